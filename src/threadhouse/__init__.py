@@ -1,0 +1,2 @@
+"""Threadhouse."""
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""What is built: one module per product."""

@@ -1,0 +1,1 @@
+"""When things run, and the console script."""

@@ -1,0 +1,1 @@
+"""How Dagster opens things: thin resources, no logic."""

@@ -1,0 +1,111 @@
+"""What the rules need from the world, as protocols named by ability.
+
+Belongs here: the narrow interfaces that ``stores/`` implements and tests exercise on every backend.
+Does not belong here: implementations, driver types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from threadhouse.retrieval.models import (
+    AllOf,
+    CollectionInfo,
+    Json,
+    ScoredPoint,
+    SparseVector,
+    StoredPoint,
+    VectorPoint,
+    Vectors,
+    VectorSpace,
+)
+
+
+class Embedder(Protocol):
+    """Text to vectors of one space."""
+
+    @property
+    def space(self) -> VectorSpace:
+        """The space of every vector this embedder returns."""
+        ...
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        """Embed texts to be found. Raises EmptyTextError for a text that is empty after preparation."""
+        ...
+
+    def embed_query(self, text: str) -> Vectors:
+        """Embed one question; shape (1, dim)."""
+        ...
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text as a passage, prefix and special tokens included, never capped."""
+        ...
+
+
+class VectorSearcher(Protocol):
+    """Read side of a collection. Only ``retrieval.search`` calls the two ``search_*`` methods."""
+
+    def collections(self) -> list[CollectionInfo]: ...
+
+    def resolve(self, alias: str) -> str:
+        """Physical name behind an alias. Raises CollectionUnknownError."""
+        ...
+
+    def count(self, collection: str, where: AllOf | None = None) -> int: ...
+
+    def scroll(
+        self, collection: str, where: AllOf | None = None, *, with_vectors: bool = False
+    ) -> Iterator[StoredPoint]:
+        """Every matching point once, in no promised order."""
+        ...
+
+    def retrieve(
+        self, collection: str, point_ids: Sequence[UUID], *, with_vectors: bool = False
+    ) -> list[StoredPoint]: ...
+
+    def search_dense(
+        self, collection: str, query: Vectors, where: AllOf, limit: int
+    ) -> list[ScoredPoint]:
+        """Nearest points by cosine. Raises SpaceMismatchError for another space or a passage vector."""
+        ...
+
+    def search_bm25(
+        self, collection: str, vector_name: str, query: SparseVector, where: AllOf, limit: int
+    ) -> list[ScoredPoint]:
+        """Best points by IDF-weighted BM25; ``vector_name`` is ``bm25_accented`` or ``bm25_folded``."""
+        ...
+
+
+class VectorStore(VectorSearcher, Protocol):
+    """Write side of a collection. Every write has returned only when it is durable."""
+
+    def ensure_collection(self, alias: str, space: VectorSpace, generation: int = 1) -> str:
+        """Create the physical collection when absent, stamp it with the space, point a new alias at it.
+
+        Returns the physical name. Raises SpaceMismatchError when the alias holds another space.
+        """
+        ...
+
+    def upsert(self, collection: str, space_id: str, points: Iterable[VectorPoint]) -> int:
+        """Write points in batches bounded by bytes; returns how many. Raises SpaceMismatchError."""
+        ...
+
+    def overwrite_payloads(
+        self, collection: str, payloads: Iterable[tuple[UUID, dict[str, Json]]]
+    ) -> int:
+        """Replace whole payloads of existing points without touching vectors; returns how many."""
+        ...
+
+    def delete(self, collection: str, point_ids: Sequence[UUID]) -> int:
+        """Delete exactly these points; absent ones are ignored."""
+        ...
+
+    def publish(self, collection: str) -> None:
+        """Make everything written so far visible to readers, all at once. No-op on a server."""
+        ...
+
+    def drop_collection(self, collection: str) -> None: ...
+
+    def close(self) -> None: ...

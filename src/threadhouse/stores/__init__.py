@@ -1,0 +1,1 @@
+"""I/O without Dagster: the only importers of database, vector, embedding and file drivers."""
