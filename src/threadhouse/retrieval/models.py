@@ -165,7 +165,7 @@ class InformationUnit:
 
 @dataclass(frozen=True, slots=True)
 class ProductionDocument:
-    """One document as the legacy collection sees it. ``body`` is NFC."""
+    """One document as the legacy collection sees it. ``body`` is NFC; ``has_units`` means its units replace it there."""
 
     document_id: DocumentId
     path: str
@@ -174,8 +174,11 @@ class ProductionDocument:
     language: str
     revision: int
     flags: Flags
+    lifecycle_stage: LifecycleStage | None
+    data_classification: DataClassification
     content_hash: str
     updated_at: datetime
+    has_units: bool
     tags: tuple[str, ...] = ()
 
 

@@ -11,6 +11,9 @@ create table if not exists public.production_document
 , revision int not null default 1 check (revision >= 1)
 , content_hash text not null default ''
 , source_digest text
+, lifecycle_stage text check (lifecycle_stage in ('law', 'design', 'code', 'test', 'report', 'incident'))
+, data_classification text not null default 'unclassified'
+    check (data_classification in ('unclassified', 'confidential', 'secret', 'blocked'))
 , visibility text check (visibility in ('public', 'partner', 'employee', 'internal', 'restricted'))
 , readiness text check (readiness in ('draft', 'under_review', 'approved', 'published', 'superseded'))
 , publication_state text check (publication_state in ('unpublished', 'published', 'withdrawn'))

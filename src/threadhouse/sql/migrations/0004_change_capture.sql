@@ -168,7 +168,7 @@ declare
 begin
   for t in
     select * from (values
-      ('public.production_document', 'document_id', flags, 'updated_at,source_digest', 'content', 'document_id'),
+      ('public.production_document', 'document_id', flags || ',data_classification,lifecycle_stage', 'updated_at,source_digest', 'content', 'document_id'),
       ('public.tac_logical_unit', 'logical_unit_id', flags || ',data_classification,lifecycle_stage', 'updated_at', 'content', 'logical_unit_id'),
       ('public.semantic_thread', 'thread_id', flags, 'updated_at,input_revision', 'thread', null),
       ('public.thread_membership', 'thread_id,logical_unit_id', 'status', 'updated_at', 'thread', 'thread_id'),

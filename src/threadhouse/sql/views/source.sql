@@ -12,6 +12,8 @@ select d.document_id
      , d.language
      , d.revision
      , d.content_hash
+     , d.lifecycle_stage
+     , d.data_classification
      , d.visibility, d.readiness, d.publication_state, d.risk_class, d.authority
      , d.updated_at
      , exists (select from public.tac_logical_unit u where u.document_id = d.document_id and u.current_version_id is not null) as has_units
