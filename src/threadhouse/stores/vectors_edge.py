@@ -1,0 +1,851 @@
+"""The embedded vector engine: one process writes the live shards, any number read published copies of them.
+
+Belongs here: calls of qdrant_edge, the directory layout under ``$THREADHOUSE_HOME/qdrant``, the writer's lock, publishing, and leases.
+Does not belong here: anything the client-server engine shares (``vectors``).
+
+Layout::
+
+    qdrant/
+      writer.lock, writer.json      who writes (the lock is the kernel's; the JSON names the holder)
+      aliases.json                  public name -> physical name, replaced atomically
+      live/<physical>/              manifest.json, shard/ (WAL on), unpublished (present when readers lag behind)
+      published/<physical>/current  the sequence number that readers open, replaced atomically
+      published/<physical>/<seq>/   manifest.json, shard/ (WAL off, never written to), lease (shared lock of its readers)
+
+Why copies, what was tried and what the engine does: docs/adr/0002-edge-writer-and-readers.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+import numpy as np
+import qdrant_edge as edge
+from filelock import FileLock, Timeout
+
+from threadhouse.retrieval.errors import (
+    ProjectionError,
+    SpaceMismatchError,
+    StoreLockedError,
+    StoreUnreachableError,
+)
+from threadhouse.retrieval.models import (
+    AllOf,
+    CollectionInfo,
+    Json,
+    ScoredPoint,
+    SparseVector,
+    StoredPoint,
+    VectorPoint,
+    Vectors,
+    VectorSpace,
+)
+from threadhouse.stores.vectors import (
+    BM25_VECTORS,
+    KEYWORD_FIELDS,
+    SCROLL_PAGE_POINTS,
+    CollectionManifest,
+    batches_by_bytes,
+    check_payload,
+    check_sparse,
+    checked_batches,
+    conditions,
+    query_row,
+    require_space,
+    unknown_collection,
+)
+
+Self = TypeVar("Self", bound="EdgeWriter | EdgeReader")
+
+EXACT_BELOW_KB = 200_000
+"""Below this size of vectors in KB (130,000 of 384 dimensions) no HNSW graph is built and dense search is exact.
+
+A scan of 20,000 takes 4 ms; building the graph for them takes 10 s of every publish and makes answers approximate.
+"""
+
+_ID_BATCH = 5_000  # ids an existence check or a delete sends at once; 80 kB
+_COPY_BLOCK = 4 * 2**20  # bytes read at once while copying
+_OPEN_ATTEMPTS = 20  # a reader loses the race only against a publish that ends between two system calls
+_MANIFEST = "manifest.json"
+_SHARD = "shard"
+_CURRENT = "current"
+_LEASE = "lease"
+_UNPUBLISHED = "unpublished"
+_PART = ".part-"  # a directory that is being written or removed; nobody reads it, the next writer sweeps it away
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    root: Path
+
+    @property
+    def aliases(self) -> Path:
+        return self.root / "aliases.json"
+
+    def live(self, physical: str) -> Path:
+        return self.root / "live" / physical
+
+    def published(self, physical: str) -> Path:
+        return self.root / "published" / physical
+
+    def read_aliases(self) -> dict[str, str]:
+        try:
+            return cast("dict[str, str]", json.loads(self.aliases.read_text("utf-8")))
+        except FileNotFoundError:
+            return {}
+
+    def current_seq(self, physical: str) -> int | None:
+        """The copy that readers open; None when there is none yet."""
+        try:
+            return int((self.published(physical) / _CURRENT).read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_durably(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _replace_atomically(path: Path, text: str) -> None:
+    aside = path.with_name(f"{_PART}{path.name}")
+    _write_durably(aside, text)
+    os.replace(aside, path)
+    _fsync(path.parent)
+
+
+def _remove_tree(path: Path) -> None:
+    """Remove a directory so that no half of it is ever found under its name."""
+    aside = path.with_name(f"{_PART}removed-{path.name}")
+    if aside.exists():
+        shutil.rmtree(aside)
+    os.rename(path, aside)
+    shutil.rmtree(aside)
+
+
+def _sweep(folder: Path) -> None:
+    for left in folder.glob(f"{_PART}*"):
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
+
+
+def _copy_sparse(source: Path, target: Path) -> None:
+    """Copy one file without its holes: the engine reserves 32 MB pages and fills a fraction of them."""
+    with source.open("rb") as reading, target.open("wb") as writing:
+        size = os.fstat(reading.fileno()).st_size
+        position = 0
+        while position < size:
+            try:
+                position = os.lseek(reading.fileno(), position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                    break
+                raise
+            end = os.lseek(reading.fileno(), position, os.SEEK_HOLE)
+            while position < end:
+                block = os.pread(reading.fileno(), min(_COPY_BLOCK, end - position), position)
+                position += os.pwrite(writing.fileno(), block, position)
+        writing.truncate(size)
+        os.fsync(writing.fileno())
+
+
+def _copy_shard(source: Path, target: Path) -> None:
+    """Copy a closed shard so that many processes can open the copy: without its WAL, and saying so in its config."""
+    for folder, folders, files in os.walk(source):
+        if Path(folder) == source:
+            # The WAL holds nothing that a flushed segment lacks, and its lock is what keeps a second process out.
+            folders[:] = [name for name in folders if name not in {"wal", "temp_segments"}]
+        into = target / Path(folder).relative_to(source)
+        into.mkdir()
+        for name in files:
+            _copy_sparse(Path(folder) / name, into / name)
+        _fsync(into)
+    config = target / "edge_config.json"
+    settings = cast("dict[str, Json]", json.loads(config.read_text("utf-8")))
+    _write_durably(config, json.dumps(settings | {"wal_enabled": False}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An open shard and what it was made for."""
+
+    shard: edge.EdgeShard
+    manifest: CollectionManifest
+
+
+def _read_manifest(folder: Path, physical: str) -> CollectionManifest:
+    try:
+        stored: object = json.loads((folder / _MANIFEST).read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise unknown_collection(physical) from error
+    return CollectionManifest.from_json(stored, physical)
+
+
+def _filter(pairs: tuple[tuple[str, tuple[str, ...]], ...]) -> edge.Filter:
+    return edge.Filter(
+        must=[
+            edge.FieldCondition(field, match=edge.MatchAny(list(allowed)))
+            for field, allowed in pairs
+        ]
+    )
+
+
+def _dense_of(record: edge.Record, space_id: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    vectors = cast("dict[str, list[float]]", record.vector)
+    return np.asarray(vectors[space_id], dtype=np.float32)
+
+
+def _stored(record: edge.Record, space_id: str, with_vectors: bool) -> StoredPoint:
+    return StoredPoint(
+        point_id=UUID(str(record.id)),
+        payload=cast("dict[str, Json]", record.payload or {}),
+        dense=_dense_of(record, space_id) if with_vectors else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scroll:
+    """What a scroll wants, page after page."""
+
+    allowed: edge.Filter
+    with_vectors: bool
+
+
+class _EdgeSearcher(ABC):
+    """The read side over whichever shard ``_opened`` provides: the live one, or a published copy."""
+
+    def __init__(self, home: Path) -> None:
+        self._layout = _Layout(home / "qdrant")
+
+    @abstractmethod
+    def _opened(self, physical: str) -> AbstractContextManager[_Open]:
+        """Hold the shard of a collection open and unchanged under us while the block runs."""
+
+    @abstractmethod
+    def _physical_names(self) -> list[str]: ...
+
+    def resolve(self, alias: str) -> str:
+        """Physical name behind an alias; a physical name is its own.
+
+        Raises:
+            CollectionUnknownError: Neither.
+        """
+        physical = self._layout.read_aliases().get(alias, alias)
+        if physical not in self._physical_names():
+            raise unknown_collection(alias)
+        return physical
+
+    def collections(self) -> list[CollectionInfo]:
+        """Every physical collection, whether an alias points at it or not."""
+        alias_of = {physical: alias for alias, physical in self._layout.read_aliases().items()}
+        found: list[CollectionInfo] = []
+        for physical in self._physical_names():
+            with self._opened(physical) as opened:
+                found.append(
+                    CollectionInfo(
+                        physical=physical,
+                        alias=alias_of.get(physical),
+                        space_id=opened.manifest.space.space_id,
+                        point_count=opened.shard.count(edge.CountRequest(exact=True)),
+                    )
+                )
+        return found
+
+    def manifest(self, collection: str) -> CollectionManifest:
+        """What the collection was made for."""
+        with self._opened(self.resolve(collection)) as opened:
+            return opened.manifest
+
+    def count(self, collection: str, where: AllOf | None = None) -> int:
+        """How many points match, exactly."""
+        with self._opened(self.resolve(collection)) as opened:
+            pairs = conditions(where)
+            if pairs is None:
+                return 0
+            return opened.shard.count(edge.CountRequest(exact=True, filter=_filter(pairs)))
+
+    @abstractmethod
+    def _scroll(self, physical: str, request: _Scroll) -> Iterator[StoredPoint]: ...
+
+    def scroll(
+        self, collection: str, where: AllOf | None = None, *, with_vectors: bool = False
+    ) -> Iterator[StoredPoint]:
+        """Every matching point once, one page in memory; a reader sees one published state throughout."""
+        physical = self.resolve(collection)
+        pairs = conditions(where)
+        if pairs is None:
+            return iter(())
+        return self._scroll(physical, _Scroll(_filter(pairs), with_vectors))
+
+    def retrieve(
+        self, collection: str, point_ids: Sequence[UUID], *, with_vectors: bool = False
+    ) -> list[StoredPoint]:
+        """The points that exist among the given ids, in no promised order."""
+        with self._opened(self.resolve(collection)) as opened:
+            space_id = opened.manifest.space.space_id
+            records = opened.shard.retrieve(
+                cast("list[edge.PointId]", list(dict.fromkeys(point_ids))),
+                True,
+                [space_id] if with_vectors else False,
+            )
+            return [_stored(record, space_id, with_vectors) for record in records]
+
+    def search_dense(
+        self, collection: str, query: Vectors, where: AllOf, limit: int
+    ) -> list[ScoredPoint]:
+        """Nearest points by cosine."""
+        with self._opened(self.resolve(collection)) as opened:
+            row = query_row(opened.manifest, query)
+            return self._search(opened, row, query.space_id, where, limit)
+
+    def search_bm25(
+        self, collection: str, vector_name: str, query: SparseVector, where: AllOf, limit: int
+    ) -> list[ScoredPoint]:
+        """Best points by BM25, with the IDF of what ``where`` lets the asker see."""
+        if vector_name not in BM25_VECTORS:
+            msg = f"There is no sparse vector {vector_name}; search {' or '.join(BM25_VECTORS)}."
+            raise SpaceMismatchError(msg)
+        check_sparse(query, "of the query")
+        with self._opened(self.resolve(collection)) as opened:
+            if not query.indices:
+                return []
+            sparse = edge.SparseVector(list(query.indices), list(query.values))
+            return self._search(opened, sparse, vector_name, where, limit)
+
+    def _search(
+        self,
+        opened: _Open,
+        vector: list[float] | edge.SparseVector,
+        using: str,
+        where: AllOf,
+        limit: int,
+    ) -> list[ScoredPoint]:
+        pairs = conditions(where)
+        if pairs is None or limit < 1:
+            return []
+        allowed = _filter(pairs)
+        # Statistics over the whole collection would still count deleted points until the next vacuum, and would
+        # let an asker infer from scores how often a word occurs in what is hidden from them.
+        idf = edge.IdfParams(corpus=allowed) if isinstance(vector, edge.SparseVector) else None
+        hits = opened.shard.query(
+            edge.QueryRequest(
+                limit=limit,
+                query=edge.Query.Nearest(vector, using=using),
+                filter=allowed,
+                with_payload=True,
+                params=edge.SearchParams(idf=idf),
+            )
+        )
+        return [
+            ScoredPoint(UUID(str(hit.id)), hit.score, cast("dict[str, Json]", hit.payload or {}))
+            for hit in hits
+        ]
+
+
+@dataclass(slots=True)
+class _Copy:
+    """One published copy that this process has open."""
+
+    seq: int
+    opened: _Open
+    lease: int
+    users: int = 0
+    retired: bool = False
+
+    def close(self) -> None:
+        self.opened.shard.close()
+        os.close(self.lease)
+
+
+class EdgeReader(_EdgeSearcher):
+    """Reads published copies; takes no lock a writer needs, so it may stay open for days.
+
+    Every call looks at the pointer (one small file) and moves to the newest copy. Threads may share one reader.
+    A process started with ``fork`` must open its own.
+    """
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self._copies: dict[str, _Copy] = {}
+        self._guard = threading.Lock()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back every copy that is not in use at this moment, and the others when their call ends."""
+        with self._guard:
+            for physical in list(self._copies):
+                self._retire(physical)
+
+    def _physical_names(self) -> list[str]:
+        pointers = self._layout.root.glob(f"published/*/{_CURRENT}")
+        names = (pointer.parent.name for pointer in pointers)
+        return sorted(name for name in names if not name.startswith(_PART))
+
+    def resolve(self, alias: str) -> str:
+        """Physical name behind an alias, from the files as they are now."""
+        physical = self._layout.read_aliases().get(alias, alias)
+        if self._layout.current_seq(physical) is None:
+            raise unknown_collection(alias)
+        return physical
+
+    @contextmanager
+    def _opened(self, physical: str) -> Generator[_Open, None, None]:
+        with self._guard:
+            copy = self._newest(physical)
+            copy.users += 1
+        try:
+            yield copy.opened
+        finally:
+            with self._guard:
+                copy.users -= 1
+                if copy.retired and copy.users == 0:
+                    copy.close()
+
+    def _scroll(self, physical: str, request: _Scroll) -> Iterator[StoredPoint]:
+        # The copy is held from the first page to the last, so a publish in between cannot mix two states.
+        with self._opened(physical) as opened:
+            offset: edge.PointId | None = None
+            while True:
+                points, offset = _page(opened, request, offset)
+                yield from points
+                if offset is None:
+                    return
+
+    def _retire(self, physical: str) -> None:
+        copy = self._copies.pop(physical, None)
+        if copy is not None:
+            copy.retired = True
+            if copy.users == 0:
+                copy.close()
+
+    def _newest(self, physical: str) -> _Copy:
+        for _ in range(_OPEN_ATTEMPTS):
+            seq = self._layout.current_seq(physical)
+            if seq is None:
+                self._retire(physical)
+                raise unknown_collection(physical)
+            held = self._copies.get(physical)
+            if held is not None and held.seq == seq:
+                return held
+            opened = self._open_copy(physical, seq)
+            if opened is not None:
+                self._retire(physical)
+                self._copies[physical] = opened
+                return opened
+        msg = f"Collection {physical} was published anew at every attempt to open it; ask again."
+        raise StoreUnreachableError(msg)
+
+    def _open_copy(self, physical: str, seq: int) -> _Copy | None:
+        folder = self._layout.published(physical) / str(seq)
+        try:
+            lease = os.open(folder / _LEASE, os.O_RDONLY)
+        except FileNotFoundError:
+            return None  # removed between the look at the pointer and now: a newer one is there
+        kept = False
+        try:
+            fcntl.flock(lease, fcntl.LOCK_SH)
+            # The writer moves the pointer first and looks for leases afterwards. If the pointer still names this
+            # copy now that the lease is held, the writer will see the lease; else the copy may be going away.
+            if self._layout.current_seq(physical) != seq:
+                return None
+            manifest = _read_manifest(folder, physical)
+            shard = edge.EdgeShard.load(str(folder / _SHARD))
+            kept = True
+            return _Copy(seq, _Open(shard, manifest), lease)
+        finally:
+            if not kept:
+                os.close(lease)
+
+
+class EdgeWriter(_EdgeSearcher):
+    """Owns the live shards. There is one writer at a time over all processes; opening a second one waits.
+
+    What a write method returned from survives ``kill -9`` of this process (the engine's write-ahead log). Readers see
+    it only after ``publish``.
+
+    Args:
+        home: ``$THREADHOUSE_HOME``.
+        lock_timeout_s: How long to wait for another writer to finish.
+
+    Raises:
+        StoreLockedError: Another writer is still at work; the message names it.
+    """
+
+    def __init__(self, home: Path, *, lock_timeout_s: float = 60.0) -> None:
+        super().__init__(home)
+        root = self._layout.root
+        for folder in (root / "live", root / "published"):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._shards: dict[str, _Open] = {}
+        self._guard = threading.RLock()
+        # Not thread-local: Dagster may close a resource on another thread than the one that opened it.
+        self._lock = FileLock(root / "writer.lock", thread_local=False)
+        holder = root / "writer.json"
+        try:
+            self._lock.acquire(timeout=lock_timeout_s)
+        except Timeout as error:
+            raise StoreLockedError(_describe_holder(holder, lock_timeout_s)) from error
+        _replace_atomically(
+            holder, json.dumps({"pid": os.getpid(), "command": " ".join(sys.orig_argv)[:300]})
+        )
+        for folder in (root, root / "live", root / "published"):
+            _sweep(folder)
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Flush and close the shards and let the next writer in. What was not published stays stored."""
+        with self._guard:
+            try:
+                for physical in list(self._shards):
+                    self._close_shard(physical)
+            finally:
+                self._lock.release()
+
+    def _close_shard(self, physical: str) -> None:
+        opened = self._shards.pop(physical, None)
+        if opened is not None:
+            opened.shard.flush()
+            opened.shard.close()
+
+    def _physical_names(self) -> list[str]:
+        manifests = self._layout.root.glob(f"live/*/{_MANIFEST}")
+        return sorted(m.parent.name for m in manifests if not m.parent.name.startswith(_PART))
+
+    def _live(self, physical: str) -> _Open:
+        if not self._lock.is_locked:
+            msg = "This writer is closed; open a new one."
+            raise StoreLockedError(msg)
+        opened = self._shards.get(physical)
+        if opened is None:
+            folder = self._layout.live(physical)
+            manifest = _read_manifest(folder, physical)
+            opened = _Open(edge.EdgeShard.load(str(folder / _SHARD)), manifest)
+            self._shards[physical] = opened
+        return opened
+
+    @contextmanager
+    def _opened(self, physical: str) -> Generator[_Open, None, None]:
+        with self._guard:
+            yield self._live(physical)
+
+    def _scroll(self, physical: str, request: _Scroll) -> Iterator[StoredPoint]:
+        # Held for a page only: whoever scrolls may write or publish between two points.
+        offset: edge.PointId | None = None
+        while True:
+            with self._opened(physical) as opened:
+                points, offset = _page(opened, request, offset)
+            yield from points
+            if offset is None:
+                return
+
+    def _update(self, opened: _Open, operation: edge.UpdateOperation) -> None:
+        """Change the live shard, having noted durably that readers now lag behind."""
+        mark = self._layout.live(opened.manifest.physical) / _UNPUBLISHED
+        if not mark.exists():
+            _write_durably(mark, "")
+            _fsync(mark.parent)
+        opened.shard.update(operation)
+
+    def create_collection(self, alias: str, space: VectorSpace, generation: int = 1) -> str:
+        """Create a physical collection when absent, without pointing the alias at it.
+
+        This is how another space is built beside the one in use: fill it, ``publish`` it, then ``switch_alias``.
+
+        Returns:
+            The physical name.
+        """
+        manifest = CollectionManifest(alias, generation, space)
+        physical = manifest.physical
+        with self._guard:
+            folder = self._layout.live(physical)
+            if not folder.exists():
+                self._create(folder, manifest)
+            require_space(self._live(physical).manifest, space.space_id)
+            if self._layout.current_seq(physical) is None:
+                # Readers of a collection that exists must find it, be it empty.
+                self._publish(physical)
+        return physical
+
+    def _create(self, folder: Path, manifest: CollectionManifest) -> None:
+        aside = folder.with_name(f"{_PART}{folder.name}")
+        (aside / _SHARD).mkdir(parents=True)
+        shard = edge.EdgeShard.create(
+            str(aside / _SHARD),
+            edge.EdgeConfig(
+                vectors={
+                    manifest.space.space_id: edge.EdgeVectorParams(
+                        size=manifest.space.dim, distance=edge.Distance.Cosine
+                    )
+                },
+                sparse_vectors={
+                    name: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)
+                    for name in BM25_VECTORS
+                },
+                optimizers=edge.EdgeOptimizersConfig(indexing_threshold=EXACT_BELOW_KB),
+                wal_enabled=True,
+            ),
+        )
+        for field in KEYWORD_FIELDS:
+            shard.update(
+                edge.UpdateOperation.create_field_index(field, edge.PayloadSchemaType.Keyword)
+            )
+        shard.flush()
+        shard.close()
+        _write_durably(aside / _MANIFEST, json.dumps(manifest.to_json(), ensure_ascii=False))
+        _fsync(aside)
+        os.rename(aside, folder)
+        _fsync(folder.parent)
+
+    def ensure_collection(
+        self, alias: str, space: VectorSpace, generation: int | None = None
+    ) -> str:
+        """Create the physical collection when absent and point a new alias at it.
+
+        Without ``generation``, the collection that the alias points at is meant, and generation 1 when there is none.
+
+        Returns:
+            The physical name.
+
+        Raises:
+            SpaceMismatchError: The alias holds another space.
+        """
+        with self._guard:
+            target = self._layout.read_aliases().get(alias)
+            if target is not None:
+                manifest = self._live(target).manifest
+                require_space(manifest, space.space_id)
+                generation = generation or manifest.generation
+            physical = self.create_collection(alias, space, generation or 1)
+            if target is None:
+                self.switch_alias(alias, physical)
+            return physical
+
+    def switch_alias(self, alias: str, physical: str) -> None:
+        """Point an alias at a physical collection; readers follow at their next call.
+
+        Raises:
+            CollectionUnknownError: The collection does not exist.
+        """
+        with self._guard:
+            if physical not in self._physical_names():
+                raise unknown_collection(physical)
+            aliases = self._layout.read_aliases() | {alias: physical}
+            _replace_atomically(self._layout.aliases, json.dumps(aliases, sort_keys=True))
+
+    def upsert(self, collection: str, space_id: str, points: Iterable[VectorPoint]) -> int:
+        """Write points in batches; every batch is checked to be there before the next begins.
+
+        Returns:
+            How many, which is how many were given.
+
+        Raises:
+            SpaceMismatchError: The vectors are of another space.
+            PayloadContractError: A point cannot be stored faithfully; the batches before it are stored.
+            ProjectionError: The engine kept fewer points than it took.
+        """
+        written = 0
+        with self._opened(self.resolve(collection)) as opened:
+            require_space(opened.manifest, space_id)
+            for batch in checked_batches(opened.manifest, points):
+                self._update(
+                    opened, edge.UpdateOperation.upsert_points([_point(space_id, p) for p in batch])
+                )
+                kept = len(_existing(opened.shard, [p.point_id for p in batch]))
+                if kept != len(batch):
+                    msg = f"Collection {opened.manifest.physical} kept {kept} of {len(batch)} points; run the audit."
+                    raise ProjectionError(msg)
+                written += kept
+        return written
+
+    def overwrite_payloads(
+        self, collection: str, payloads: Iterable[tuple[UUID, dict[str, Json]]]
+    ) -> int:
+        """Replace whole payloads of the points that exist, without touching vectors.
+
+        Returns:
+            How many points existed.
+        """
+        written = 0
+        with self._opened(self.resolve(collection)) as opened:
+            for batch in batches_by_bytes(payloads, lambda item: check_payload(*item)):
+                existing = _existing(opened.shard, [point_id for point_id, _ in batch])
+                for point_id, payload in batch:
+                    if point_id in existing:
+                        self._update(
+                            opened, edge.UpdateOperation.overwrite_payload([point_id], payload)
+                        )
+                        written += 1
+        return written
+
+    def delete(self, collection: str, point_ids: Sequence[UUID]) -> int:
+        """Delete exactly these points.
+
+        Returns:
+            How many of them existed.
+        """
+        deleted = 0
+        with self._opened(self.resolve(collection)) as opened:
+            for start in range(0, len(point_ids), _ID_BATCH):
+                existing = _existing(opened.shard, point_ids[start : start + _ID_BATCH])
+                if existing:
+                    ids = cast("list[edge.PointId]", sorted(existing))
+                    self._update(opened, edge.UpdateOperation.delete_points(ids))
+                deleted += len(existing)
+        return deleted
+
+    def publish(self, collection: str) -> None:
+        """Let readers see everything written so far, all at once. Does nothing when nothing was written since.
+
+        Killed at any point, it leaves readers with the whole old or the whole new state, and the next call finishes.
+
+        Raises:
+            ProjectionError: The copy does not hold what the live collection holds; readers keep the old one.
+        """
+        with self._guard:
+            physical = self.resolve(collection)
+            is_behind = (self._layout.live(physical) / _UNPUBLISHED).exists()
+            if is_behind or self._layout.current_seq(physical) is None:
+                self._publish(physical)
+            self._remove_unread_copies(physical)
+
+    def _publish(self, physical: str) -> None:
+        opened = self._live(physical)
+        opened.shard.optimize()
+        points = opened.shard.count(edge.CountRequest(exact=True))
+        # Closed, not only flushed: the segments that optimize() replaced leave the directory on their own time.
+        self._close_shard(physical)
+
+        folder = self._layout.published(physical)
+        folder.mkdir(exist_ok=True)
+        _sweep(folder)
+        seq = 1 + max((int(copy.name) for copy in folder.iterdir() if copy.is_dir()), default=0)
+        aside = folder / f"{_PART}{seq}"
+        aside.mkdir()
+        live = self._layout.live(physical)
+        _copy_shard(live / _SHARD, aside / _SHARD)
+        _copy_sparse(live / _MANIFEST, aside / _MANIFEST)
+        _write_durably(aside / _LEASE, "")
+        _require_points(aside / _SHARD, points)
+        _fsync(aside)
+        os.rename(aside, folder / str(seq))
+        _fsync(folder)
+        _replace_atomically(folder / _CURRENT, str(seq))
+        # After the pointer: killed in between, the next publish copies once too often, never once too few.
+        (live / _UNPUBLISHED).unlink(missing_ok=True)
+
+    def _remove_unread_copies(self, physical: str) -> None:
+        folder = self._layout.published(physical)
+        current = str(self._layout.current_seq(physical))
+        for copy in folder.iterdir():
+            if copy.is_dir() and copy.name.isdigit() and copy.name != current:
+                _remove_unless_leased(copy)
+
+    def drop_collection(self, collection: str) -> None:
+        """Remove a collection, its published copies and its alias; readers then find it unknown."""
+        with self._guard:
+            physical = self.resolve(collection)
+            aliases = self._layout.read_aliases()
+            kept = {alias: target for alias, target in aliases.items() if target != physical}
+            if kept != aliases:
+                _replace_atomically(self._layout.aliases, json.dumps(kept, sort_keys=True))
+            self._close_shard(physical)
+            if self._layout.published(physical).exists():
+                _remove_tree(self._layout.published(physical))
+            _remove_tree(self._layout.live(physical))
+
+
+def _describe_holder(holder: Path, waited_s: float) -> str:
+    try:
+        who = cast("dict[str, Any]", json.loads(holder.read_text("utf-8")))
+        name = f"process {who['pid']} ({who['command']})"
+    except (FileNotFoundError, KeyError, json.JSONDecodeError):
+        name = "another process"
+    return f"The vector store is being written by {name}; waited {waited_s:g} s, so let it finish or stop it."
+
+
+def _point(space_id: str, point: VectorPoint) -> edge.Point:
+    vectors: dict[str, edge.NamedVector] = {
+        space_id: cast("list[float]", point.dense.astype(np.float32, copy=False).tolist())
+    }
+    for name, sparse in zip(BM25_VECTORS, (point.bm25_accented, point.bm25_folded), strict=True):
+        # A text without terms gets no sparse vector: it is then no part of the IDF population on either engine.
+        if sparse.indices:
+            vectors[name] = edge.SparseVector(list(sparse.indices), list(sparse.values))
+    return edge.Point(point.point_id, vectors, point.payload)
+
+
+def _page(
+    opened: _Open, request: _Scroll, offset: edge.PointId | None
+) -> tuple[list[StoredPoint], edge.PointId | None]:
+    space_id = opened.manifest.space.space_id
+    records, following = opened.shard.scroll(
+        edge.ScrollRequest(
+            offset=offset,
+            limit=SCROLL_PAGE_POINTS,
+            filter=request.allowed,
+            with_payload=True,
+            with_vector=[space_id] if request.with_vectors else False,
+        )
+    )
+    return [_stored(record, space_id, request.with_vectors) for record in records], following
+
+
+def _existing(shard: edge.EdgeShard, point_ids: Sequence[UUID]) -> set[UUID]:
+    wanted = cast("list[edge.PointId]", list(dict.fromkeys(point_ids)))
+    return {UUID(str(record.id)) for record in shard.retrieve(wanted, False, False)}
+
+
+def _require_points(shard_folder: Path, points: int) -> None:
+    copy = edge.EdgeShard.load(str(shard_folder))
+    copied = copy.count(edge.CountRequest(exact=True))
+    copy.close()
+    if copied != points:
+        msg = f"The copy in {shard_folder} holds {copied} points, the live collection {points}; readers keep the old copy."
+        raise ProjectionError(msg)
+
+
+def _remove_unless_leased(copy: Path) -> None:
+    lease = os.open(copy / _LEASE, os.O_RDONLY)
+    try:
+        fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return  # a reader is in the middle of it; the kernel frees the lease when that process ends, however it ends
+    else:
+        _remove_tree(copy)
+    finally:
+        os.close(lease)
