@@ -1,0 +1,1 @@
+select name, sha256, applied_at from cong.schema_migration order by name

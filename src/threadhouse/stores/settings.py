@@ -1,0 +1,155 @@
+"""Every value the environment can set, read once and checked once.
+
+Belongs here: names, defaults and checks of environment variables.
+Does not belong here: opening anything. A store takes a ``Settings`` and opens itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from threadhouse.retrieval.errors import ConfigurationError
+
+HOME_NAME = ".threadhouse"
+
+
+def default_home() -> Path:
+    """``.threadhouse/`` in the checkout this code runs from, else in the working directory."""
+    checkout = Path(__file__).resolve().parents[3]
+    if (checkout / "pyproject.toml").is_file() and (checkout / "src" / "threadhouse").is_dir():
+        return checkout / HOME_NAME
+    return Path.cwd() / HOME_NAME
+
+
+class Settings(BaseSettings):
+    """The environment, frozen. A field carries the name of its variable, in lower case.
+
+    An empty variable counts as not set, because ``DATABASE_URL= make nightly`` is how people switch
+    a server off.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True
+    )
+
+    threadhouse_home: Path = Field(
+        default_factory=default_home,
+        description="Everything that is written at run time lives below this folder.",
+    )
+    threadhouse_tz: str = Field(
+        default="Asia/Ho_Chi_Minh",
+        description="Zone of the schedule and of local days; instants are stored in UTC.",
+    )
+    database_url: SecretStr | None = Field(
+        default=None,
+        description="An outside PostgreSQL 14 or newer; unset means the embedded server.",
+    )
+    qdrant_url: str | None = Field(
+        default=None, description="An outside Qdrant; unset means the embedded engine."
+    )
+    qdrant_api_key: SecretStr | None = Field(default=None, description="Sent to QDRANT_URL only.")
+    embedding_model: str | None = Field(
+        default=None, description="Name of a fastembed model; unset means the offline model."
+    )
+    embedding_path: Path | None = Field(default=None, description="Folder with a local model.")
+    embedding_threads: int | None = Field(
+        default=None,
+        ge=1,
+        le=256,
+        description="Threads of the embedder; unset lets it use every core.",
+    )
+    lake_url: str | None = Field(
+        default=None,
+        description="Where event files live, such as s3://bucket/prefix; unset: the home folder.",
+    )
+    search_rerank_enabled: bool = Field(
+        default=True, description="False returns hits in the store's own order."
+    )
+    # Half a minute is longer than any publish step measured and short enough that a person still
+    # waits for the message.
+    lock_timeout_s: float = Field(
+        default=30.0, gt=0, le=3600, description="How long to wait for a locked store."
+    )
+
+    @field_validator("threadhouse_home", "embedding_path")
+    @classmethod
+    def _be_absolute(cls, value: Path | None) -> Path | None:
+        # A later chdir (Dagster does one per code location) must not move the home.
+        return value.expanduser().absolute() if value is not None else None
+
+    @field_validator("threadhouse_tz")
+    @classmethod
+    def _be_a_known_zone(cls, value: str) -> str:
+        try:
+            return ZoneInfo(value).key
+        except (KeyError, ValueError, OSError) as error:
+            message = "it is not a time zone name such as Asia/Ho_Chi_Minh or UTC"
+            raise ValueError(message) from error
+
+    @field_validator("database_url")
+    @classmethod
+    def _be_a_postgres_address(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+
+        message = "it is not a PostgreSQL address such as postgresql://user@host:5432/database"
+        # libpq quotes the text it cannot parse, password included, so its error is not chained.
+        try:
+            conninfo_to_dict(value.get_secret_value())
+        except ProgrammingError:
+            raise ValueError(message) from None
+        return value
+
+    @field_validator("qdrant_url")
+    @classmethod
+    def _be_a_web_address(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            message = "it is not a web address such as http://localhost:6333"
+            raise ValueError(message)
+        if parts.username or parts.password:
+            message = (
+                "it carries credentials, which would show in logs (put the key into QDRANT_API_KEY)"
+            )
+            raise ValueError(message)
+        return value
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Read the process environment.
+
+        Raises:
+            ConfigurationError: A value is not usable; the sentence names the variable and never
+                repeats its value.
+        """
+        try:
+            return cls()
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            variable = ".".join(str(part) for part in first["loc"]).upper()
+            reason = first["msg"].removeprefix("Value error, ")
+            message = (
+                f"{variable} cannot be used: {reason[:1].lower()}{reason[1:]}; correct it or unset "
+                "it."
+            )
+            raise ConfigurationError(message) from None
+
+    @property
+    def home(self) -> Path:
+        """``threadhouse_home``, absolute."""
+        return self.threadhouse_home
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """``threadhouse_tz`` as a zone."""
+        return ZoneInfo(self.threadhouse_tz)
