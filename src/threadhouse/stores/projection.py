@@ -1,0 +1,619 @@
+"""Bring the content collections in step with Postgres, without a gap and without a leak.
+
+Belongs here: carrying out a ``retrieval.projection.ProjectionPlan`` step by step, so that a kill at any point leaves readers with
+all-old or all-new and the next run finishes the work.
+Does not belong here: what differs (retrieval.projection), where texts come from (stores.projection_sources).
+
+The order, and why:
+
+1. access: pointers of what is gone, labels that somebody loses, then labels that somebody gains. Nobody waits for an embedding
+   before a revoke holds.
+2. content: embed and write the new points beside the old ones; they have no pointer, so readers drop them.
+3. verify: every planned point is there with the planned text.
+4. publish copies: readers can now reach old and new points.
+5. pointers: one Postgres transaction moves all of them; this is the moment of the switch.
+6. clean-up: delete exactly what no pointer names; publish copies.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+from psycopg import Connection
+from psycopg.rows import TupleRow, class_row
+
+from threadhouse.retrieval.audience import AudiencePolicy, Labels
+from threadhouse.retrieval.bm25 import TermForm, document_vector
+from threadhouse.retrieval.errors import ProjectionError, StoreLockedError
+from threadhouse.retrieval.models import Collection, Json, TextSpan, VectorPoint
+from threadhouse.retrieval.payloads import (
+    CHUNK_FIELDS,
+    chunk_payload,
+    label_fields,
+    labels_from_metadata,
+    point_id,
+    validate_payload,
+)
+from threadhouse.retrieval.ports import VectorStore
+from threadhouse.retrieval.projection import (
+    DEFAULT_DELETION_SHARE,
+    ProjectionOwner,
+    ProjectionPlan,
+    ProjectionPointer,
+    RepairOrder,
+    check_deletion_brake,
+    check_source_is_not_empty,
+    interim_labels,
+    plan_projection,
+    probe_principals,
+)
+from threadhouse.stores import queries
+from threadhouse.stores.chunk_table import (
+    chunk_table_path,
+    cut_owner,
+    read_chunk_table,
+    spans_by_digest,
+)
+from threadhouse.stores.embedding_cache import CachedEmbedder
+from threadhouse.stores.postgres import Database
+from threadhouse.stores.projection_sources import (
+    ContentSource,
+    DocumentSource,
+    OwnerText,
+    UnitSource,
+)
+from threadhouse.stores.quarantine import note_quarantined, resolve_absent
+
+EMBED_BATCH_CHUNKS = 256
+"""Chunks embedded and written together: enough to sort by length, few enough that a kill loses about a minute."""
+
+PAYLOAD_BATCH = 1_000
+"""Points whose payloads are read and written together; a payload is about 1 kB."""
+
+_LOCK_NAME = "threadhouse projection"
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class PublishReport:
+    """What one publish did, in numbers; all zero for a run that found nothing to do.
+
+    ``revoke_lag_s`` is from the start of the run to the moment the narrowed labels were readable.
+    """
+
+    owners_unchanged: int = 0
+    owners_published: int = 0
+    owners_retired: int = 0
+    owners_replaced: int = 0
+    owners_left_for_next_run: int = 0
+    chunks_written: int = 0
+    payloads_rewritten: int = 0
+    points_deleted: int = 0
+    quarantined: int = 0
+    texts_embedded: int = 0
+    cache_hits: int = 0
+    seconds_embedding: float = 0.0
+    seconds: float = 0.0
+    revoke_lag_s: float | None = None
+    points: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def vector_writes(self) -> int:
+        """Points written, rewritten or deleted."""
+        return self.chunks_written + self.payloads_rewritten + self.points_deleted
+
+
+@dataclass(slots=True)
+class _Work:
+    """One collection in the middle of a publish."""
+
+    source: ContentSource
+    physical: str
+    owners: Mapping[str, ProjectionOwner]
+    pointers: Mapping[str, ProjectionPointer]
+    stored: dict[UUID, Labels]
+    plan: ProjectionPlan
+    staged: dict[str, list[UUID]] = field(default_factory=dict[str, list[UUID]])
+    touched: bool = False
+
+
+@contextmanager
+def projection_lock(database: Database) -> Generator[None, None, None]:
+    """Hold the right to change the projection; one publish at a time, whatever machine it runs on.
+
+    Raises:
+        StoreLockedError: Somebody else holds it; the message names the connection.
+    """
+    with database.connect(autocommit=True) as connection:
+        row = connection.execute(
+            queries.load("projection_lock"), {"name": _LOCK_NAME}
+        ).fetchone()
+        if row is None or not row[0]:
+            holder = connection.execute(
+                queries.load("projection_lock_holder"), {"name": _LOCK_NAME}
+            ).fetchone()
+            who = holder[0] if holder else "another process"
+            message = f"The projection is being written by {who}; wait for it to end or stop it, then run again."
+            raise StoreLockedError(message)
+        # Closing the connection gives the lock back, also when this process is killed.
+        yield
+
+
+def publish_content(
+    database: Database,
+    vectors: VectorStore,
+    embedder: CachedEmbedder,
+    policy: AudiencePolicy,
+    home: Path,
+    *,
+    allowed_deletion_share: float | None = DEFAULT_DELETION_SHARE,
+    repair: Mapping[Collection, RepairOrder] | None = None,
+    on_step: Callable[[str], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> PublishReport:
+    """Make ``information_units`` and ``production_documents`` hold exactly what the source says.
+
+    Args:
+        home: Where the chunk tables are; an owner they do not know is cut on the spot.
+        allowed_deletion_share: See ``retrieval.projection.check_deletion_brake``; None lifts the brake.
+        repair: Owners to write again although the pointers say they are right, by collection.
+        on_step: Called with the name of each step after it is durable. The crash tests kill the process in it.
+        progress: Called with (chunks written so far, chunks to write).
+
+    Raises:
+        StoreLockedError: Another publish is under way.
+        DeletionBrakeError: Too much would be deleted; nothing was written.
+        EmptySourceError: The source is empty; nothing was written.
+        ProjectionError: What was written is not what was planned; nothing was switched over.
+    """
+    step = on_step or (lambda _: None)
+    report = PublishReport()
+    started = time.monotonic()
+    with projection_lock(database):
+        works = _plan(
+            database,
+            vectors,
+            embedder,
+            policy,
+            allowed_deletion_share,
+            repair or {},
+            report,
+        )
+        step("planned")
+        for work in works:
+            _mend_access(database, vectors, policy, work, report)
+        if _publish_copies(vectors, works):
+            report.revoke_lag_s = time.monotonic() - started
+        step("access")
+        _note_relabelled(database, works)
+        step("access_noted")
+        _stage_content(database, vectors, embedder, works, home, report, step, progress)
+        for work in works:
+            _verify_staged(vectors, work)
+        step("verified")
+        _publish_copies(vectors, works)
+        step("copies")
+        _move_pointers(database, embedder, works, report)
+        step("pointers")
+        for work in works:
+            _clean_up(database, vectors, work, report)
+        _publish_copies(vectors, works)
+        step("cleaned")
+        for work in works:
+            report.points[work.source.collection] = vectors.count(work.physical)
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def _plan(
+    database: Database,
+    vectors: VectorStore,
+    embedder: CachedEmbedder,
+    policy: AudiencePolicy,
+    allowed_deletion_share: float | None,
+    repair: Mapping[Collection, RepairOrder],
+    report: PublishReport,
+) -> list[_Work]:
+    works: list[_Work] = []
+    published = named = 0
+    sources: tuple[ContentSource, ...] = (UnitSource(), DocumentSource())
+    with database.connect() as connection:
+        # One snapshot for both collections: a document whose units appear in between is in exactly one of them.
+        connection.execute("set transaction isolation level repeatable read")
+        for source in sources:
+            physical = vectors.ensure_collection(source.collection, embedder.space)
+            wanted = source.read_wanted(connection, embedder.space.space_id)
+            name = f"projection:{source.collection}"
+            note_quarantined(connection, name, wanted.refused)
+            resolve_absent(connection, name, [item.item_key for item in wanted.refused])
+            pointers = read_pointers(connection, physical)
+            stored = _read_labels(vectors, physical)
+            plan = plan_projection(
+                source.collection,
+                wanted.owners,
+                pointers,
+                stored,
+                policy,
+                wanted.taken_over,
+            )
+            published += len(pointers)
+            named += len(wanted.owners) + len(wanted.taken_over) + len(wanted.refused)
+            report.owners_unchanged += plan.unchanged
+            report.quarantined += len(wanted.refused)
+            works.append(_Work(source, physical, wanted.owners, pointers, stored, plan))
+    check_source_is_not_empty(published, named)
+    for work in works:
+        check_deletion_brake(work.plan, len(work.pointers), allowed_deletion_share)
+    return works
+
+
+def read_pointers(
+    connection: Connection[TupleRow], physical: str
+) -> dict[str, ProjectionPointer]:
+    """What Postgres says a physical collection holds, by owner id."""
+    with connection.cursor(row_factory=class_row(ProjectionPointer)) as cursor:
+        cursor.execute(queries.load("projection_pointers"), {"physical": physical})
+        return {pointer.owner_id: pointer for pointer in cursor}
+
+
+def _read_labels(vectors: VectorStore, physical: str) -> dict[UUID, Labels]:
+    """Labels of every stored point. Equal ones are one object: a corpus has a few dozen combinations."""
+    interned: dict[Labels, Labels] = {}
+    stored: dict[UUID, Labels] = {}
+    for point in vectors.scroll(physical):
+        metadata = point.payload.get("metadata")
+        labels = labels_from_metadata(metadata if isinstance(metadata, dict) else {})
+        stored[point.point_id] = interned.setdefault(labels, labels)
+    return stored
+
+
+def _mend_access(
+    database: Database,
+    vectors: VectorStore,
+    policy: AudiencePolicy,
+    work: _Work,
+    report: PublishReport,
+) -> None:
+    plan = work.plan
+    if plan.retire:
+        with database.connect() as connection:
+            _remove_pointers(connection, work.physical, plan.retire)
+        report.owners_retired += len(plan.retire)
+        _delete(vectors, work, _ids_of(work, plan.retire), report)
+    _rewrite(vectors, work, plan.revoke, _new_payload(work), report)
+    _rewrite(vectors, work, plan.hide_old, _interim_payload(work, policy), report)
+    _rewrite(vectors, work, plan.relabel, _new_payload(work), report)
+
+
+_Rewriter = Callable[[str, Mapping[str, Json]], dict[str, Json] | None]
+
+
+def _new_payload(work: _Work) -> _Rewriter:
+    """The owner's payload of today around the chunk's own fields."""
+
+    def rewrite(owner_id: str, old: Mapping[str, Json]) -> dict[str, Json] | None:
+        owner = work.owners[owner_id]
+        old_metadata, new_metadata = old["metadata"], owner.payload["metadata"]
+        if not isinstance(old_metadata, dict) or not isinstance(new_metadata, dict):
+            return None
+        chunk = {name: old_metadata[name] for name in CHUNK_FIELDS}
+        payload: dict[str, Json] = {
+            **owner.payload,
+            "metadata": {**new_metadata, **chunk},
+        }
+        validate_payload(work.source.collection, payload)
+        return payload
+
+    return rewrite
+
+
+def _interim_payload(work: _Work, policy: AudiencePolicy) -> _Rewriter:
+    """The old payload with narrowed labels, for text that is about to be replaced."""
+    probes = probe_principals(policy)
+
+    def rewrite(owner_id: str, old: Mapping[str, Json]) -> dict[str, Json] | None:
+        metadata = old["metadata"]
+        if not isinstance(metadata, dict):
+            return None
+        labels = interim_labels(
+            labels_from_metadata(metadata), work.owners[owner_id].labels, probes, policy
+        )
+        if labels is None:
+            return None
+        return {**old, "metadata": {**metadata, **label_fields(labels)}}
+
+    return rewrite
+
+
+def _rewrite(
+    vectors: VectorStore,
+    work: _Work,
+    owner_ids: Sequence[str],
+    rewrite: _Rewriter,
+    report: PublishReport,
+) -> None:
+    """Replace payloads of published points of ``owner_ids``, in the order given; no vector is touched."""
+    owner_of = {
+        point: owner_id
+        for owner_id in owner_ids
+        for point in work.pointers[owner_id].point_ids(work.source.collection)
+        if point in work.stored
+    }
+    for ids in _batches(list(owner_of), PAYLOAD_BATCH):
+        changed = [
+            (point.point_id, payload)
+            for point in vectors.retrieve(work.physical, ids)
+            if (payload := rewrite(owner_of[point.point_id], point.payload)) is not None
+        ]
+        report.payloads_rewritten += vectors.overwrite_payloads(work.physical, changed)
+        work.touched = True
+
+
+def _note_relabelled(database: Database, works: Sequence[_Work]) -> None:
+    """Record payload digests after the copies are published: killed before, the next run does it again."""
+    with database.connect() as connection:
+        for work in works:
+            owner_ids = [*work.plan.revoke, *work.plan.relabel]
+            if owner_ids:
+                connection.execute(
+                    queries.load("projection_note_payloads"),
+                    {
+                        "physical": work.physical,
+                        "owner_ids": owner_ids,
+                        "payload_digests": [
+                            work.owners[o].payload_digest for o in owner_ids
+                        ],
+                    },
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedChunk:
+    owner: ProjectionOwner
+    title: str
+    span: TextSpan
+    index: int
+    total: int
+
+
+def _stage_content(
+    database: Database,
+    vectors: VectorStore,
+    embedder: CachedEmbedder,
+    works: Sequence[_Work],
+    home: Path,
+    report: PublishReport,
+    step: Callable[[str], None],
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Embed and write the new points. They have no pointer yet, so no reader sees them."""
+    before = replace(embedder.counts)
+    for work in works:
+        if not work.plan.publish:
+            continue
+        spans = spans_by_digest(read_chunk_table(chunk_table_path(home, work.source)))
+        expected = sum(
+            len(spans.get(work.owners[o].content_digest, ())) for o in work.plan.publish
+        )
+        written = 0
+        for chunks in _planned_chunks(database, embedder, work, spans, report):
+            _write_chunks(vectors, embedder, work, chunks)
+            written += len(chunks)
+            report.chunks_written += len(chunks)
+            work.touched = True
+            step(f"staged:{work.source.collection}:{written}")
+            if progress is not None:
+                progress(written, max(expected, written))
+    report.texts_embedded += embedder.counts.texts_embedded - before.texts_embedded
+    report.cache_hits += embedder.counts.cache_hits - before.cache_hits
+    report.seconds_embedding += (
+        embedder.counts.seconds_embedding - before.seconds_embedding
+    )
+
+
+def _planned_chunks(
+    database: Database,
+    embedder: CachedEmbedder,
+    work: _Work,
+    spans: Mapping[str, list[tuple[int, int, int]]],
+    report: PublishReport,
+) -> Iterator[list[_PlannedChunk]]:
+    """Chunks of the owners to publish, about ``EMBED_BATCH_CHUNKS`` at a time; an owner is never torn apart."""
+    pending: list[_PlannedChunk] = []
+    for owner_ids in _batches(work.plan.publish, EMBED_BATCH_CHUNKS):
+        with database.connect() as connection:
+            texts = work.source.read_texts(connection, owner_ids)
+        for owner_id in owner_ids:
+            owner, text = work.owners[owner_id], texts.get(owner_id)
+            if text is None or text.version_key != owner.version_key:
+                report.owners_left_for_next_run += 1
+                continue
+            cut = _spans_of(work, owner, text, spans, embedder)
+            work.staged[owner_id] = [
+                point_id(work.source.collection, owner.version_key, index)
+                for index in range(len(cut))
+            ]
+            pending.extend(
+                _PlannedChunk(owner, text.title, span, index, len(cut))
+                for index, span in enumerate(cut)
+            )
+            if len(pending) >= EMBED_BATCH_CHUNKS:
+                yield pending
+                pending = []
+    if pending:
+        yield pending
+
+
+def _spans_of(
+    work: _Work,
+    owner: ProjectionOwner,
+    text: OwnerText,
+    spans: Mapping[str, list[tuple[int, int, int]]],
+    embedder: CachedEmbedder,
+) -> list[TextSpan]:
+    known = spans.get(owner.content_digest)
+    if known is None:
+        return [span for span, _ in cut_owner(work.source, text, embedder)]
+    return [TextSpan(text.body[start:end], start, end) for start, end, _ in known]
+
+
+def _write_chunks(
+    vectors: VectorStore,
+    embedder: CachedEmbedder,
+    work: _Work,
+    chunks: Sequence[_PlannedChunk],
+) -> None:
+    embedded = work.source.embed(
+        [(chunk.title, chunk.span.text) for chunk in chunks], embedder
+    )
+    points: list[VectorPoint] = []
+    for chunk, dense in zip(chunks, embedded.data, strict=True):
+        payload = chunk_payload(
+            chunk.owner.payload, chunk.span, chunk.index, chunk.total
+        )
+        validate_payload(work.source.collection, payload)
+        searchable = f"{chunk.title}\n{chunk.span.text}"
+        points.append(
+            VectorPoint(
+                point_id=point_id(
+                    work.source.collection, chunk.owner.version_key, chunk.index
+                ),
+                dense=dense,
+                bm25_accented=document_vector(searchable, TermForm.ACCENTED),
+                bm25_folded=document_vector(searchable, TermForm.FOLDED),
+                payload=payload,
+            )
+        )
+    vectors.upsert(work.physical, embedded.space_id, points)
+
+
+def _verify_staged(vectors: VectorStore, work: _Work) -> None:
+    """Read every staged point back; a write that was acknowledged and is not there must not be switched to."""
+    wanted = [point for ids in work.staged.values() for point in ids]
+    found = 0
+    for ids in _batches(wanted, PAYLOAD_BATCH):
+        found += len({point.point_id for point in vectors.retrieve(work.physical, ids)})
+    if found != len(wanted):
+        message = (
+            f"{work.source.collection}: {len(wanted)} points were written and {found} can be read back; "
+            "readers stay on the old version. Check the disk, then run again."
+        )
+        raise ProjectionError(message)
+
+
+def _move_pointers(
+    database: Database,
+    embedder: CachedEmbedder,
+    works: Sequence[_Work],
+    report: PublishReport,
+) -> None:
+    """Switch readers over: all collections in one transaction."""
+    units, documents = works
+    with database.connect() as connection:
+        for work, query in (
+            (units, "projection_move_unit_pointers"),
+            (documents, "projection_move_document_pointers"),
+        ):
+            if not work.staged:
+                continue
+            owners = [work.owners[owner_id] for owner_id in work.staged]
+            moved = connection.execute(
+                queries.load(query),
+                {
+                    "physical": work.physical,
+                    "collection": work.source.collection,
+                    "space_id": embedder.space.space_id,
+                    "chunker_version": work.source.chunker_version,
+                    "owner_ids": [owner.owner_id for owner in owners],
+                    "version_keys": [owner.version_key for owner in owners],
+                    "chunk_counts": [
+                        len(work.staged[owner.owner_id]) for owner in owners
+                    ],
+                    "content_digests": [owner.content_digest for owner in owners],
+                    "payload_digests": [owner.payload_digest for owner in owners],
+                },
+            ).rowcount
+            report.owners_published += moved
+            report.owners_left_for_next_run += len(owners) - moved
+        if documents.plan.replace:
+            handed_over = connection.execute(
+                queries.load("projection_hand_over_documents"),
+                {
+                    "legacy_physical": documents.physical,
+                    "unit_physical": units.physical,
+                    "owner_ids": list(documents.plan.replace),
+                },
+            ).rowcount
+            report.owners_replaced += handed_over
+
+
+def _clean_up(
+    database: Database, vectors: VectorStore, work: _Work, report: PublishReport
+) -> None:
+    """Delete exactly the points that no pointer names."""
+    with database.connect() as connection:
+        pointers = read_pointers(connection, work.physical)
+    live = {
+        i
+        for pointer in pointers.values()
+        for i in pointer.point_ids(work.source.collection)
+    }
+    present = set(work.stored) | {
+        point for ids in work.staged.values() for point in ids
+    }
+    _delete(vectors, work, sorted(present - live, key=str), report)
+
+
+def _delete(
+    vectors: VectorStore, work: _Work, ids: Sequence[UUID], report: PublishReport
+) -> None:
+    if not ids:
+        return
+    for batch in _batches(ids, PAYLOAD_BATCH):
+        report.points_deleted += vectors.delete(work.physical, batch)
+    for point in ids:
+        work.stored.pop(point, None)
+    work.touched = True
+
+
+def _ids_of(work: _Work, owner_ids: Sequence[str]) -> list[UUID]:
+    return [
+        point
+        for owner_id in owner_ids
+        for point in work.pointers[owner_id].point_ids(work.source.collection)
+        if point in work.stored
+    ]
+
+
+def _remove_pointers(
+    connection: Connection[TupleRow], physical: str, owner_ids: Sequence[str]
+) -> None:
+    connection.execute(
+        queries.load("projection_remove_pointers"),
+        {"physical": physical, "owner_ids": list(owner_ids)},
+    )
+
+
+def _publish_copies(vectors: VectorStore, works: Sequence[_Work]) -> bool:
+    """Let readers see what was written; returns whether this run had written anything.
+
+    Asked for every collection each time: the store knows what an earlier run left unpublished when it was killed.
+    """
+    written = False
+    for work in works:
+        vectors.publish(work.physical)
+        written |= work.touched
+        work.touched = False
+    return written
+
+
+def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
