@@ -34,13 +34,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from shlex import quote
 
 import psutil
 from filelock import FileLock, Timeout
 from psycopg.conninfo import make_conninfo
 
-from threadhouse.retrieval.errors import ConfigurationError, StoreLockedError, StoreUnreachableError
+from threadhouse.retrieval.errors import (
+    ConfigurationError,
+    StoreLockedError,
+    StoreUnreachableError,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -134,6 +137,12 @@ class _Place:
         return self.root / "log"
 
     @property
+    def cluster_name(self) -> str:
+        """Tells the processes of this home from those of others in a process list."""
+        digest = hashlib.sha256(os.fsencode(self.home.resolve())).hexdigest()
+        return f"threadhouse-{digest[:16]}"
+
+    @property
     def run(self) -> Path:
         """Where the socket goes: inside the home, unless a client could not name that place.
 
@@ -145,8 +154,7 @@ class _Place:
         limit = 107 if sys.platform == "linux" else 103
         if len(os.fsencode(inside / f".s.PGSQL.{PORT}")) <= limit and "," not in str(inside):
             return inside
-        name = hashlib.sha256(os.fsencode(self.home)).hexdigest()[:16]
-        return Path(tempfile.gettempdir()).resolve() / f"threadhouse-{name}"
+        return Path(tempfile.gettempdir()).resolve() / self.cluster_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,12 @@ class _Runner:
     prefix: tuple[str, ...]
 
     def run(
-        self, program: str, arguments: Sequence[str], *, stdin: str = "", timeout_s: float = 120.0
+        self,
+        program: str,
+        arguments: Sequence[str],
+        *,
+        stdin: str = "",
+        timeout_s: float = 120.0,
     ) -> str:
         """Run to the end and return what it said, both streams together.
 
@@ -199,7 +212,10 @@ class _Runner:
         """
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {self.uid, os.geteuid()}:
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {
+            self.uid,
+            os.geteuid(),
+        }:
             message = (
                 f"{folder} belongs to another OS user; remove it or choose another "
                 "THREADHOUSE_HOME."
@@ -249,7 +265,10 @@ def status(home: Path) -> EmbeddedStatus:
 
 
 def start(
-    home: Path, *, settings: Mapping[str, str] | None = None, lock_timeout_s: float = 60.0
+    home: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    lock_timeout_s: float = 60.0,
 ) -> EmbeddedStatus:
     """Make sure the server of this home answers, and leave it running when this process ends.
 
@@ -345,14 +364,17 @@ def _start_locked(place: _Place, settings: Mapping[str, str]) -> None:
             runner.own(folder)
         if place.run.parent != place.root:
             _logger.warning(
-                "The path of the home is too long for a socket; it is in %s instead.", place.run
+                "The path of the home is too long for a socket; it is in %s instead.",
+                place.run,
             )
         _write_configuration(place, runner, settings)
         # -l: the server holds no stream of ours. -w: wait until it accepts connections.
-        options = f"-c config_file={quote(str(place.conf / 'postgresql.conf'))}"
-        startup_log = place.log / "startup.log"
-        arguments = ["-w", "-t", str(int(START_TIMEOUT_S)), "-l", str(startup_log), "-o", options]
-        _start_when_memory_is_free(place, runner, ["start", "-D", str(place.data), *arguments])
+        # Paths are relative to the folder the programs run in, because pg_ctl and initdb pass them
+        # through a shell and do not protect a quote or a dollar sign in them.
+        options = f"-c config_file=conf/postgresql.conf -c cluster_name={place.cluster_name}"
+        arguments = ["start", "-w", "-t", str(int(START_TIMEOUT_S)), "-D", "data"]
+        arguments += ["-l", "log/startup.log", "-o", options]
+        _start_when_memory_is_free(place, runner, arguments)
     except _ProgramError as error:
         raise _refused(place, error, began) from None
     except subprocess.TimeoutExpired:
@@ -394,7 +416,15 @@ def _initialise(place: _Place, runner: _Runner) -> None:
     runner.run(
         "initdb",
         [
-            *("-D", str(fresh), "-U", ROLE, "--encoding=UTF8", "--locale=C", "--no-instructions"),
+            *(
+                "-D",
+                fresh.name,
+                "-U",
+                ROLE,
+                "--encoding=UTF8",
+                "--locale=C",
+                "--no-instructions",
+            ),
             *(
                 "--locale-provider=builtin",
                 "--builtin-locale=C.UTF-8",
@@ -405,7 +435,7 @@ def _initialise(place: _Place, runner: _Runner) -> None:
     )
     runner.run(
         "postgres",
-        ["--single", "-D", str(fresh), "postgres"],
+        ["--single", "-D", fresh.name, "postgres"],
         stdin=f"create database {DATABASE}\n",
     )
     if place.data.exists():
@@ -435,7 +465,8 @@ def _write_configuration(place: _Place, runner: _Runner, settings: Mapping[str, 
     ]
     who = "".join(f'{ROLE} "{name}" all\n' for name in _clients(runner))
     _write(
-        place.conf / "postgresql.conf", "# Rewritten at every start.\n" + "\n".join(lines) + "\n"
+        place.conf / "postgresql.conf",
+        "# Rewritten at every start.\n" + "\n".join(lines) + "\n",
     )
     _write(hba, f"local all all peer map={ROLE}\n")
     _write(ident, who)
@@ -485,7 +516,7 @@ def _runner(place: _Place) -> _Runner:
         )
         runner = _Runner(binaries, place.root, uid, gid, prefix)
         try:
-            runner.run("initdb", ["--show", "-D", str(place.root / "probe")])
+            runner.run("initdb", ["--show", "-D", "probe"])
         except _ProgramError as error:
             reasons.append(error.said.splitlines()[-1] if error.said else "no reason given")
         else:
@@ -586,7 +617,7 @@ def _serves(pid: int, place: _Place) -> bool:
             return Path(process.cwd()) == place.data.resolve()
         except psutil.AccessDenied:
             # Root of a container may not look into another user's process, only read its command.
-            return str(place.data) in process.cmdline()
+            return f"cluster_name={place.cluster_name}" in process.cmdline()
     except psutil.NoSuchProcess:
         return False
 
@@ -631,12 +662,11 @@ def _wait_until_gone(place: _Place, timeout_s: float) -> bool:
 def _refused(place: _Place, error: _ProgramError, began: float) -> StoreUnreachableError:
     """PostgreSQL's own complaint is what helps; pg_ctl only says "could not start server"."""
     said = error.said + _log_since(place, began)
-    reasons = [
-        line.strip()
-        for line in said.splitlines()
-        if "FATAL" in line or "error:" in line or "PANIC" in line
-    ]
-    reason = reasons[-1] if reasons else (said.splitlines() or ["no reason given"])[-1]
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    fatal = [n for n, line in enumerate(lines) if "FATAL" in line or "PANIC" in line]
+    # A wrong setting is named one line above the fatal "configuration file contains errors".
+    at = (fatal[-1] - ("contains errors" in lines[fatal[-1]])) if fatal else -1
+    reason = lines[at].split(":  ", 1)[-1] if lines else "no reason given"
     message = (
         f"The embedded PostgreSQL refused to start: {reason.rstrip('.')}; its log is in "
         f"{place.log}."

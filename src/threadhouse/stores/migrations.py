@@ -30,7 +30,11 @@ from psycopg import sql
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from threadhouse.retrieval.errors import MigrationDriftError, MigrationError, StoreLockedError
+from threadhouse.retrieval.errors import (
+    MigrationDriftError,
+    MigrationError,
+    StoreLockedError,
+)
 from threadhouse.stores import queries
 from threadhouse.stores.postgres import Database
 
@@ -43,7 +47,8 @@ _FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 # These would end the transaction that a migration shares with its record. A bare "begin" or "end;"
 # also opens and closes the body of a PL/pgSQL function, so "begin;" is caught and "end;" cannot be.
 _ENDS_TRANSACTION = re.compile(
-    r"^\s*(commit|rollback|begin|start\s+transaction)\b[^;\n]*;", re.IGNORECASE | re.MULTILINE
+    r"^\s*(commit|rollback|begin|start\s+transaction)\b[^;\n]*;",
+    re.IGNORECASE | re.MULTILINE,
 )
 _SCHEMA_OF_VIEWS = "source"
 
@@ -199,7 +204,11 @@ def migrate(database: Database, files: MigrationSet | None = None) -> MigrationR
                 _run(connection, todo[0])
                 connection.execute(
                     queries.load("migration_record"),
-                    {"name": todo[0].name, "sha256": todo[0].sha256, "body": todo[0].body},
+                    {
+                        "name": todo[0].name,
+                        "sha256": todo[0].sha256,
+                        "body": todo[0].body,
+                    },
                 )
                 done.append(todo[0].name)
         with _locked_transaction(connection, database):
@@ -374,7 +383,9 @@ def _run_views(
                 sql.SQL(", ").join(map(queries.trusted, view.options))
             )
         statement = sql.SQL("create or replace view {}{} as {}").format(
-            sql.Identifier(_SCHEMA_OF_VIEWS, view.name), options, queries.trusted(view.definition)
+            sql.Identifier(_SCHEMA_OF_VIEWS, view.name),
+            options,
+            queries.trusted(view.definition),
         )
         try:
             connection.execute(statement)

@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    stop_after_delay,
+    wait_exponential_jitter,
+)
 
 from threadhouse.retrieval.errors import ConfigurationError, StoreUnreachableError
 from threadhouse.stores import embedded_postgres
@@ -65,7 +70,11 @@ class Database:
         """
         if settings.database_url is None:
             running = embedded_postgres.start(settings.home)
-            return cls(running.conninfo(), is_embedded=True, lock_timeout_s=settings.lock_timeout_s)
+            return cls(
+                running.conninfo(),
+                is_embedded=True,
+                lock_timeout_s=settings.lock_timeout_s,
+            )
         database = cls(
             settings.database_url.get_secret_value(),
             is_embedded=False,
@@ -85,7 +94,9 @@ class Database:
     def with_database(self, name: str) -> Database:
         """The same server and user, another database."""
         return Database(
-            make_conninfo(self.conninfo, dbname=name), self.is_embedded, self.lock_timeout_s
+            make_conninfo(self.conninfo, dbname=name),
+            self.is_embedded,
+            self.lock_timeout_s,
         )
 
     def require_usable(self) -> None:
@@ -158,14 +169,15 @@ class Database:
             "connect_timeout": CONNECT_TIMEOUT_S,
         }
         return make_conninfo(
-            self.conninfo, **{key: value for key, value in defaults.items() if key not in given}
+            self.conninfo,
+            **{key: value for key, value in defaults.items() if key not in given},
         )
 
     def _connect(self) -> psycopg.Connection[TupleRow]:
         attempts = Retrying(
             retry=retry_if_exception(_may_pass),
             stop=stop_after_delay(CONNECT_RETRY_S),
-            wait=wait_exponential_jitter(initial=0.1, max=1.0, jitter=0.1),
+            wait=wait_exponential_jitter(multiplier=0.1, max=1.0, jitter=0.1),
             reraise=True,
         )
         try:

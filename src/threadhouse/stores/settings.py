@@ -55,7 +55,8 @@ class Settings(BaseSettings):
     )
     qdrant_api_key: SecretStr | None = Field(default=None, description="Sent to QDRANT_URL only.")
     embedding_model: str | None = Field(
-        default=None, description="Name of a fastembed model; unset means the offline model."
+        default=None,
+        description="Name of a fastembed model; unset means the offline model.",
     )
     embedding_path: Path | None = Field(default=None, description="Folder with a local model.")
     embedding_threads: int | None = Field(
