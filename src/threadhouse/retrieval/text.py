@@ -17,6 +17,7 @@ PREPARATION_VERSION = "nfc-ctl-1"
 
 _CONTROL = regex.compile(r"[\p{Cc}--[\t\n\r]]", regex.V1)
 _SURROGATE = regex.compile(r"\p{Cs}")
+_VISIBLE = regex.compile(r"[^\p{Cc}\p{Cf}\p{Z}]")
 _DIACRITIC = regex.compile(r"[\u0300-\u036f]")
 _GRAPHEME = regex.compile(r"\X")
 # đ and Đ have no decomposition: stripping marks alone leaves "Đieu" for "Điều".
@@ -34,6 +35,11 @@ def prepare_text(text: str) -> str:
         'mo ṭ'
     """
     return unicodedata.normalize("NFC", _CONTROL.sub(" ", _SURROGATE.sub("\ufffd", text))).strip()
+
+
+def is_blank(text: str) -> bool:
+    """Whether there is nothing to see: only spaces, control and format characters (zero-width spaces, soft hyphens, marks of order)."""
+    return _VISIBLE.search(text) is None
 
 
 def hash_text(prepared: str) -> str:

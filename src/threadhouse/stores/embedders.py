@@ -30,7 +30,13 @@ from threadhouse.retrieval.errors import (
     ModelUnavailableError,
 )
 from threadhouse.retrieval.models import Vectors, VectorSpace
-from threadhouse.retrieval.text import hash_text, prepare_text
+from threadhouse.retrieval.text import (
+    grapheme_borders,
+    hash_text,
+    is_blank,
+    last_border_before,
+    prepare_text,
+)
 from threadhouse.retrieval.vector_space import identify_space
 from threadhouse.stores.model_build import (
     MANIFEST,
@@ -72,7 +78,10 @@ _PREFIXES: dict[str, tuple[str, str]] = {
         "Instruct: Given a question, retrieve passages that answer it\nQuery:",
         "",
     ),
-    "google/embeddinggemma-300m": ("task: search result | query: ", "title: none | text: "),
+    "google/embeddinggemma-300m": (
+        "task: search result | query: ",
+        "title: none | text: ",
+    ),
 }
 """Query and passage prefix of the multilingual models that need one, as their authors trained them; lower-case names."""
 
@@ -89,7 +98,10 @@ class EmbeddedBatch:
 
 
 def plan_batches(
-    token_counts: Sequence[int], *, batch_tokens: int = BATCH_TOKENS, batch_texts: int = BATCH_TEXTS
+    token_counts: Sequence[int],
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+    batch_texts: int = BATCH_TEXTS,
 ) -> list[list[int]]:
     """Positions grouped into batches, shortest first, so that little is padding.
 
@@ -139,20 +151,7 @@ class FastembedEmbedder:
         verify_files(directory, manifest)
         self.directory = directory
         self.manifest = manifest
-        self._space = identify_space(
-            VectorSpace(
-                name=manifest.name,
-                model=manifest.model,
-                weights_sha256=manifest.weights_sha256,
-                tokenizer_sha256=manifest.tokenizer_sha256,
-                dim=manifest.dim,
-                max_tokens=manifest.max_tokens,
-                pooling=manifest.pooling,
-                query_prefix=manifest.query_prefix,
-                passage_prefix=manifest.passage_prefix,
-                space_id="",
-            )
-        )
+        self._space = space_of(manifest)
         self._prefixes: dict[Role, str] = {
             "query": manifest.query_prefix,
             "passage": manifest.passage_prefix,
@@ -241,7 +240,19 @@ class FastembedEmbedder:
             lambda piece: max(len(self._encode([piece], "passage")[0]) - overhead, 0),
             self.space.max_tokens - overhead,
         )
-        return splitter.chunks(prepared)
+        windows: list[str] = []
+        for chunk in splitter.chunks(prepared):
+            windows += self._halve_until_it_fits(chunk)
+        return windows
+
+    def _halve_until_it_fits(self, piece: str) -> list[str]:
+        # Mostly the piece itself. The splitter expects a longer text never to have fewer tokens; a unigram model breaks that
+        # promise, and on text without spaces a piece came out 9 % too long.
+        if len(piece) == 1 or len(self._encode([piece], "passage")[0]) <= self.space.max_tokens:
+            return [piece]
+        middle = len(piece) // 2
+        cut = last_border_before(grapheme_borders(piece), middle) or middle
+        return self._halve_until_it_fits(piece[:cut]) + self._halve_until_it_fits(piece[cut:])
 
     def _embed_windows(self, prepared: Sequence[str]) -> NDArray[np.float32]:
         windows: list[str] = []
@@ -274,7 +285,12 @@ class FastembedEmbedder:
     def _prepare(self, texts: Sequence[str], role: Role) -> tuple[list[str], list[int]]:
         prepared = [prepare_text(text) for text in texts]
         counts = [len(ids) for ids in self._encode(prepared, role)]
-        empty = [position for position, count in enumerate(counts) if count <= self._overhead[role]]
+        # Some texts are visible but nothing to the model: its tokenizer drops U+FFFD, for one.
+        empty = [
+            position
+            for position, (text, count) in enumerate(zip(prepared, counts, strict=True))
+            if is_blank(text) or count <= self._overhead[role]
+        ]
         if empty:
             raise EmptyTextError(
                 f"{len(empty)} of {len(texts)} texts hold nothing that can be embedded, first at position {empty[0]}; "
@@ -355,8 +371,50 @@ def open_embedder(
     return FastembedEmbedder(directory, read_manifest(directory), threads=threads)
 
 
+def find_model(
+    home: Path, *, model: str | None = None, path: Path | None = None
+) -> tuple[Path, ModelManifest]:
+    """Directory and manifest of the model that the settings name. Loads nothing and builds nothing.
+
+    Raises:
+        ConfigurationError: Both a model and a path are given.
+        ModelUnavailableError: The model is not on this machine.
+        ModelCorruptError: Its manifest cannot be read.
+    """
+    if model is not None and path is not None:
+        raise ConfigurationError(
+            "EMBEDDING_MODEL and EMBEDDING_PATH are both set; unset one of them."
+        )
+    if model is not None:
+        return _read_record(home, model)
+    directory = path if path is not None else built_model_directory(home)
+    return directory, read_manifest(directory)
+
+
+def space_of(manifest: ModelManifest) -> VectorSpace:
+    """The space of every vector that this model makes."""
+    return identify_space(
+        VectorSpace(
+            name=manifest.name,
+            model=manifest.model,
+            weights_sha256=manifest.weights_sha256,
+            tokenizer_sha256=manifest.tokenizer_sha256,
+            dim=manifest.dim,
+            max_tokens=manifest.max_tokens,
+            pooling=manifest.pooling,
+            query_prefix=manifest.query_prefix,
+            passage_prefix=manifest.passage_prefix,
+            space_id="",
+        )
+    )
+
+
 def check_model(
-    home: Path, *, model: str | None = None, path: Path | None = None, threads: int | None = None
+    home: Path,
+    *,
+    model: str | None = None,
+    path: Path | None = None,
+    threads: int | None = None,
 ) -> float | None:
     """Open the model, which checks its files, and compare the default one with the golden values.
 
@@ -538,7 +596,8 @@ def _load_model(name: str, directory: Path, threads: int | None) -> TextEmbeddin
         raise ModelCorruptError(
             f"The files in {directory} cannot be loaded as a model; replace them ({error})."
         ) from error
-    # Otherwise "<s>" or "<mask>" in somebody's text would steer the model instead of being read.
+    # Otherwise "<s>" or "<mask>" in somebody's text would steer the model instead of being read. (A unigram vocabulary that holds them
+    # as pieces still matches them; the default model's is built without.)
     _tokenizer_of(model).encode_special_tokens = True
     return model
 

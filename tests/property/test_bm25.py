@@ -1,0 +1,108 @@
+"""BM25 vectors against the formula, computed here the slow way."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import mmh3
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadhouse.retrieval.bm25 import TermForm, document_vector, query_vector, split_terms
+from threadhouse.retrieval.models import SparseVector
+
+WORDS = st.sampled_from(
+    [
+        "điều",
+        "Điều",
+        "dieu",
+        "hòa",
+        "hoà",
+        "má",
+        "mà",
+        "ma",
+        "2019",
+        "QH14",
+        "-",
+        "/",
+        "…",
+        "PEP_484",
+        "中文",
+    ]
+)
+TEXTS = st.lists(WORDS, max_size=40).map(" ".join)
+FORMS = st.sampled_from(TermForm)
+
+
+def score(query: SparseVector, document: SparseVector) -> float:
+    weights = dict(zip(document.indices, document.values, strict=True))
+    return sum(
+        value * weights.get(index, 0.0)
+        for index, value in zip(query.indices, query.values, strict=True)
+    )
+
+
+@given(st.text(st.characters()) | TEXTS, FORMS)
+def test_indices_are_unique_ascending_unsigned_and_weights_positive(
+    text: str, form: TermForm
+) -> None:
+    for vector in (document_vector(text, form), query_vector(text, form)):
+        assert list(vector.indices) == sorted(set(vector.indices))
+        assert all(0 <= index < 2**32 for index in vector.indices)
+        assert all(value > 0 for value in vector.values)
+        assert len(vector.indices) == len(vector.values)
+
+
+@given(TEXTS, FORMS)
+def test_document_weights_follow_the_formula(text: str, form: TermForm) -> None:
+    terms = split_terms(text, form)
+    expected = {
+        mmh3.hash(term, signed=False): tf * 1.9 / (tf + 0.9 * (0.6 + 0.4 * len(terms) / 100))
+        for term, tf in Counter(terms).items()
+    }
+    vector = document_vector(text, form, average_terms=100)
+    assert dict(zip(vector.indices, vector.values, strict=True)) == pytest.approx(expected)
+
+
+@given(TEXTS, FORMS)
+def test_every_distinct_term_of_a_question_weighs_one(text: str, form: TermForm) -> None:
+    vector = query_vector(text, form)
+    assert set(vector.values) <= {1.0}
+    assert len(vector.values) == len(set(split_terms(text, form)))
+
+
+@given(TEXTS, TEXTS, FORMS)
+def test_a_text_scores_exactly_when_it_shares_a_term_with_the_question(
+    question: str, text: str, form: TermForm
+) -> None:
+    shared = set(split_terms(question, form)) & set(split_terms(text, form))
+    assert (score(query_vector(question, form), document_vector(text, form)) > 0) == bool(shared)
+
+
+def test_accented_terms_keep_ma_and_má_apart_and_folded_ones_do_not() -> None:
+    text = document_vector("má", TermForm.ACCENTED), document_vector("má", TermForm.FOLDED)
+    assert score(query_vector("ma", TermForm.ACCENTED), text[0]) == 0
+    assert score(query_vector("ma", TermForm.FOLDED), text[1]) > 0
+
+
+def test_both_spellings_of_a_tone_are_one_accented_term() -> None:
+    assert split_terms("thỏa THOẢ", TermForm.ACCENTED) == ["thoả", "thoả"]
+
+
+def test_two_terms_with_the_same_number_add_up() -> None:
+    first, second = "từ91956", "từ94482"
+    assert mmh3.hash(first) == mmh3.hash(second)
+    both = query_vector(f"{first} {second}", TermForm.ACCENTED)
+    assert (len(both.indices), both.values) == (1, (2.0,))
+
+
+@pytest.mark.parametrize("text", ["", " \x00 ", "… — 🙂"])
+def test_a_text_without_words_has_no_entries(text: str) -> None:
+    assert document_vector(text, TermForm.FOLDED) == SparseVector()
+
+
+def test_a_repeated_term_gains_less_each_time() -> None:
+    weights = [document_vector("từ " * n + "x " * (10 - n), TermForm.FOLDED) for n in (1, 2, 3)]
+    one, two, three = (score(query_vector("tu", TermForm.FOLDED), vector) for vector in weights)
+    assert 0 < three - two < two - one
