@@ -1,0 +1,1 @@
+copy {staging} ({columns}) from stdin

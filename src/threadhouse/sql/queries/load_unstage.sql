@@ -1,0 +1,1 @@
+delete from {staging} where row_no = any (%(row_nos)s)
