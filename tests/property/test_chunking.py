@@ -46,11 +46,16 @@ DOCUMENT = DocumentId("document-1")
 NASTY = Path(__file__).parents[3] / "shared" / "data" / "nasty" / "files"
 
 NASTY_PIECES = [
-    *("Điều 1. ", "bệnh viện", "e\u0323\u0302", "ế", "đ", "a\u0301\u0301\u0301\u0301", "\u0301"),  # Vietnamese, NFC and NFD, a stray mark
-    *("👩‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🇻🇳", "🇻", "\u200d", "\ufe0f"),  # clusters of several code points, and their loose parts
-    *("שלום", "مرحبا", "\u200f", "\u0600", "ന്\u200d", "ൎำ", "क्षि", "กำ", "각", "각"),  # right to left, prefixes, conjuncts, Hangul both ways
-    *("\r\n", "\n", "\n\n", "\r", "\u2028", "\t", " ", "   ", "\u00a0", "\u3000", "\u200b", "\ufeff", "\x00"),
-    *("| a | b |\n|---|---|\n", "<path d='M0 0h24'/>", "word ", "a", ".", "。", "漢字", "ﷺ", "x" * 40),
+    # Vietnamese, composed and decomposed, and a mark without a letter
+    *("Điều 1. ", "bệnh viện", "e\u0323\u0302", "ế", "đ", "a\u0301\u0301\u0301\u0301", "\u0301"),
+    # clusters of several code points, and their loose parts
+    *("👩‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🇻🇳", "🇻", "\u200d", "\ufe0f"),
+    # right to left, prefixes, conjuncts, Hangul composed and decomposed
+    *("שלום", "مرحبا", "\u200f", "\u0600", "ന്\u200d", "\u0d4e\u0e33", "क्षि", "กำ"),
+    *("\uac01", "\u1100\u1161\u11a8"),
+    *("\r\n", "\n", "\n\n", "\r", "\u2028", "\t", " ", "   ", "\u00a0", "\u3000", "\u200b", "\ufeff"),
+    *("\x00", "| a | b |\n|---|---|\n", "<path d='M0 0h24'/>", "word ", "a", ".", "。", "漢字", "ﷺ"),
+    "x" * 40,
 ]  # fmt: skip
 
 
