@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -151,7 +152,7 @@ def reason(*args: object, **kwargs: object) -> NoCentroidReason:
     return answer.reason
 
 
-def rows(*values: list[float]) -> NDArray[np.float32]:
+def rows(*values: Sequence[float]) -> NDArray[np.float32]:
     return np.array(values, dtype=np.float32)
 
 

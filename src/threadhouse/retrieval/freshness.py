@@ -1,7 +1,7 @@
 """Whether a stored context pack may still be served.
 
 Belongs here: the four facts a pack was built from, and their comparison.
-Does not belong here: reading either side (stores.pack_store), building a pack (retrieval.packs), any notion of age: there is no TTL.
+Does not belong here: reading either side (stores.pack_store), building a pack (retrieval.packs), age: there is no TTL.
 """
 
 from __future__ import annotations
