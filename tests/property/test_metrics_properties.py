@@ -77,17 +77,48 @@ def events(draw: st.DrawFn) -> list[Event]:
     return rows
 
 
-def oracle(rows: list[Event]) -> dict[tuple[date, str, str, str], tuple[int, int, bool]]:
-    """Numerator, denominator and "unknown" of every cell, counted by hand."""
-    unique = {row["event_id"]: row for row in rows}.values()
+def what_became_of(
+    query: Event, known: list[Event]
+) -> list[tuple[str, str | None, bool, bool, bool]]:
+    """Rate, thread, and whether the query is in its numerator, in its denominator, or could be."""
+    kinds = {row["type"] for row in known}
+    path, thread = query["resolution_path"], query["thread_id"]
+    judged, packed = bool(kinds & JUDGEMENTS), "pack_delivered" in kinds
+    matched = path in {"thread", "candidates"}
+    verdicts = [row["sufficient"] for row in known if row["type"] == "sufficiency_verdict"]
+    suggested = {row["thread_id"] for row in known if row["type"] == "suggestion"}
+    rejected = {row["thread_id"] for row in known if row["type"] == "rejection"}
+    ruled = bool(verdicts)
+    wrong, noisy = "wrong_thread" in kinds, "noisy_context" in kinds
+    searched, missing = "extra_search" in kinds, "missing_thread_confirmed" in kinds
+    return [
+        ("thread_hit_rate", thread, path == "thread", True, True),
+        ("fallback_vector_rate", thread, path == "fallback", True, True),
+        ("context_sufficiency_rate", thread, ruled and verdicts[-1], ruled, packed or ruled),
+        ("wrong_thread_rate", thread, matched and wrong, matched and judged, matched),
+        ("missing_thread_rate", thread, missing, judged, True),
+        ("noisy_context_rate", thread, packed and noisy, packed and judged, packed),
+        ("agent_extra_search_rate", thread, packed and searched, packed, path != "none"),
+        *(("user_reject_rate", other, other in rejected, True, True) for other in suggested),
+        ("user_reject_rate", None, False, False, path == "candidates" and not suggested),
+    ]
+
+
+def by_query(rows: list[Event]) -> tuple[dict[str, Event], dict[str, list[Event]]]:
+    """The first query event of each query, and all its events in order of time."""
     queries: dict[str, Event] = {}
-    for row in sorted(unique, key=lambda row: (row["occurred_at"], row["event_id"])):
-        if row["type"] == "query" and row["query_id"] not in queries:
-            queries[row["query_id"]] = row
     follow_ups: dict[str, list[Event]] = defaultdict(list)
+    unique = {row["event_id"]: row for row in rows}.values()
     for row in sorted(unique, key=lambda row: (row["occurred_at"], row["event_id"])):
         follow_ups[row["query_id"]].append(row)
+        if row["type"] == "query":
+            queries.setdefault(row["query_id"], row)
+    return queries, follow_ups
 
+
+def oracle(rows: list[Event]) -> dict[tuple[date, str, str, str], tuple[int, int, bool]]:
+    """Numerator, denominator and "unknown" of every cell, counted by hand."""
+    queries, follow_ups = by_query(rows)
     tally: dict[tuple[date, str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def add(query: Event, thread: str | None, metric: str, *parts: bool) -> None:
@@ -98,59 +129,13 @@ def oracle(rows: list[Event]) -> dict[tuple[date, str, str, str], tuple[int, int
                     tally[day, lane, cell, metric][index] += part
 
     for query_id, query in queries.items():
-        kinds = {row["type"] for row in follow_ups[query_id]}
-        path, thread = query["resolution_path"], query["thread_id"]
-        judged, packed = bool(kinds & JUDGEMENTS), "pack_delivered" in kinds
-        matched = path in {"thread", "candidates"}
-        verdicts = [
-            r["sufficient"] for r in follow_ups[query_id] if r["type"] == "sufficiency_verdict"
-        ]
-        add(query, thread, "thread_hit_rate", path == "thread", True, True)
-        add(query, thread, "fallback_vector_rate", path == "fallback", True, True)
-        add(
-            query,
-            thread,
-            "context_sufficiency_rate",
-            bool(verdicts and verdicts[-1]),
-            bool(verdicts),
-            packed or bool(verdicts),
-        )
-        add(
-            query,
-            thread,
-            "wrong_thread_rate",
-            matched and "wrong_thread" in kinds,
-            matched and judged,
-            matched,
-        )
-        add(query, thread, "missing_thread_rate", "missing_thread_confirmed" in kinds, judged, True)
-        add(
-            query,
-            thread,
-            "noisy_context_rate",
-            packed and "noisy_context" in kinds,
-            packed and judged,
-            packed,
-        )
-        add(
-            query,
-            thread,
-            "agent_extra_search_rate",
-            packed and "extra_search" in kinds,
-            packed,
-            path != "none",
-        )
-        suggested = {r["thread_id"] for r in follow_ups[query_id] if r["type"] == "suggestion"}
-        rejected = {r["thread_id"] for r in follow_ups[query_id] if r["type"] == "rejection"}
-        for suggestion in suggested:
-            add(query, suggestion, "user_reject_rate", suggestion in rejected, True, True)
-        if path == "candidates" and not suggested:
-            add(query, None, "user_reject_rate", False, False, True)
+        for metric, thread, *parts in what_became_of(query, follow_ups[query_id]):
+            add(query, thread, metric, *parts)
 
     for day in DAYS:
         for lane in LANES:
             for rate in RATES:
-                tally[day, lane, "", rate.name]  # noqa: B018  # a defaultdict: the look-up adds it
+                tally[day, lane, "", rate.name]  # a defaultdict: the look-up adds it
     return {
         cell: (numerator, denominator, denominator == 0 and eligible > 0)
         for cell, (numerator, denominator, eligible) in tally.items()
@@ -254,7 +239,7 @@ def test_rates_and_intervals_follow_from_the_counts(rows: list[Event]) -> None:
     latency_ms=st.sampled_from([None, 0.0, 12.5, -1.0, math.nan, math.inf]),
     sufficient=st.sampled_from([None, True, False, "yes", 1]),
 )
-def test_writers_and_readers_refuse_the_same_events(  # noqa: PLR0913
+def test_writers_and_readers_refuse_the_same_events(
     kind: str,
     version: int,
     occurred_at: datetime,

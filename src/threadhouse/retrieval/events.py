@@ -33,6 +33,8 @@ MAX_CLOCK_SKEW: Final = timedelta(days=1)
 
 
 class EventType(StrEnum):
+    """What can happen on the query path."""
+
     QUERY = "query"
     PACK_DELIVERED = "pack_delivered"
     SUFFICIENCY_VERDICT = "sufficiency_verdict"
@@ -68,24 +70,26 @@ REQUIRED_FIELDS: Final[dict[EventType, tuple[str, ...]]] = {
 }
 """What an event of each type must carry besides the common fields."""
 
-EVENT_SCHEMA: Final[dict[str, type[pl.DataType] | pl.DataType]] = {
-    "event_id": pl.String,
-    "ingest_seq": pl.Int64,
-    "event_version": pl.Int32,
-    "occurred_at": pl.Datetime("us", "UTC"),
-    "ingested_at": pl.Datetime("us", "UTC"),
-    "attributed_at": pl.Datetime("us", "UTC"),
-    "type": pl.String,
-    "query_id": pl.String,
-    "session_id": pl.String,
-    "lane": pl.String,
-    "thread_id": pl.String,
-    "resolution_path": pl.String,
-    "reason": pl.String,
-    "latency_ms": pl.Float64,
-    "sufficient": pl.Boolean,
-    "details": pl.String,
-}
+EVENT_SCHEMA: Final = pl.Schema(
+    {
+        "event_id": pl.String,
+        "ingest_seq": pl.Int64,
+        "event_version": pl.Int32,
+        "occurred_at": pl.Datetime("us", "UTC"),
+        "ingested_at": pl.Datetime("us", "UTC"),
+        "attributed_at": pl.Datetime("us", "UTC"),
+        "type": pl.String,
+        "query_id": pl.String,
+        "session_id": pl.String,
+        "lane": pl.String,
+        "thread_id": pl.String,
+        "resolution_path": pl.String,
+        "reason": pl.String,
+        "latency_ms": pl.Float64,
+        "sufficient": pl.Boolean,
+        "details": pl.String,
+    }
+)
 """One event as a row of the lake.
 
 ``attributed_at`` decides its local day: the instant of its query, else its own. ``sufficient`` is
@@ -124,6 +128,9 @@ class RetrievalEvent(BaseModel):
             raise ValueError(message)
         if not EARLIEST_EVENT_AT <= self.occurred_at < LATEST_EVENT_AT:
             message = "occurred_at is not an instant between 2000 and 2200"
+            raise ValueError(message)
+        if _holds_nul(self.model_dump(mode="json")):
+            message = "a text holds a NUL character, which no database keeps"
             raise ValueError(message)
         for name in REQUIRED_FIELDS[self.type]:
             if not self._carries(name):
@@ -196,6 +203,14 @@ def event_fault() -> pl.Expr:
     return pl.coalesce(
         *(pl.when(broken.fill_null(value=False)).then(pl.lit(fault)) for broken, fault in rules)
     )
+
+
+def _holds_nul(value: JsonValue) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_nul(key) or _holds_nul(inner) for key, inner in value.items())
+    if isinstance(value, list):
+        return any(_holds_nul(inner) for inner in value)
+    return isinstance(value, str) and "\0" in value
 
 
 def _is_unknown(column: str, known: Sequence[str]) -> pl.Expr:

@@ -32,6 +32,8 @@ Z_95: Final = 1.959963984540054
 
 
 class Grain(StrEnum):
+    """What one fact is about."""
+
     QUERY = "query"
     SUGGESTION = "suggestion"
 
@@ -74,7 +76,7 @@ RATES: Final = (
         grain=Grain.QUERY,
         numerator_text="those of the denominator with resolution_path thread",
         denominator_text="all queries",
-        numerator=ResolutionPath.THREAD.value == _PATH,
+        numerator=_PATH.eq(ResolutionPath.THREAD.value),
         denominator=_EVERY,
         eligible=_EVERY,
         is_per_thread=False,
@@ -88,7 +90,7 @@ RATES: Final = (
         grain=Grain.QUERY,
         numerator_text="those of the denominator with resolution_path fallback",
         denominator_text="all queries",
-        numerator=ResolutionPath.FALLBACK.value == _PATH,
+        numerator=_PATH.eq(ResolutionPath.FALLBACK.value),
         denominator=_EVERY,
         eligible=_EVERY,
         is_per_thread=False,
@@ -150,7 +152,7 @@ RATES: Final = (
         denominator_text="queries with a pack_delivered",
         numerator=pl.col("has_pack") & pl.col("has_extra_search"),
         denominator=pl.col("has_pack"),
-        eligible=ResolutionPath.NONE.value != _PATH,
+        eligible=_PATH.ne(ResolutionPath.NONE.value),
         is_per_thread=True,
         is_higher_better=False,
     ),
@@ -169,19 +171,21 @@ RATES: Final = (
 )
 """In the order of D11 §4.8. Only thread_hit_rate has targets there; the rest is policy's to set."""
 
-AGGREGATE_SCHEMA: Final[dict[str, type[pl.DataType] | pl.DataType]] = {
-    "local_day": pl.Date,
-    "lane": pl.String,
-    "thread_id": pl.String,
-    "metric": pl.String,
-    "numerator": pl.Int64,
-    "denominator": pl.Int64,
-    "rate": pl.Float64,
-    "wilson_low": pl.Float64,
-    "wilson_high": pl.Float64,
-    "requires_instrumentation": pl.Boolean,
-    "target": pl.Float64,
-}
+AGGREGATE_SCHEMA: Final = pl.Schema(
+    {
+        "local_day": pl.Date,
+        "lane": pl.String,
+        "thread_id": pl.String,
+        "metric": pl.String,
+        "numerator": pl.Int64,
+        "denominator": pl.Int64,
+        "rate": pl.Float64,
+        "wilson_low": pl.Float64,
+        "wilson_high": pl.Float64,
+        "requires_instrumentation": pl.Boolean,
+        "target": pl.Float64,
+    }
+)
 """One row per day, lane, thread ('' means all) and rate: nao.retrieval_metric_aggregate."""
 
 EVENT_COLUMNS: Final = (
@@ -423,7 +427,7 @@ def _finish(counts: pl.DataFrame) -> pl.DataFrame:
         .join(targets, on=["metric", "lane"], how="left")
         .with_columns(*_shares())
         .select(*AGGREGATE_SCHEMA)
-        .cast(dict(AGGREGATE_SCHEMA))
+        .cast(AGGREGATE_SCHEMA)
         .sort([*_CELL, "metric"])
     )
 

@@ -1,0 +1,339 @@
+"""The lake holds each local day whole, once, and only touches days that changed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
+
+import duckdb
+import polars as pl
+import pytest
+from psycopg import sql
+
+from threadhouse.retrieval.errors import ConfigurationError, StoreLockedError
+from threadhouse.retrieval.events import EVENT_SCHEMA, RetrievalEvent
+from threadhouse.stores.lake import DayDigest, EventLake, compute_daily_metrics
+from threadhouse.stores.lake_extract import dirty_days, extract_days
+from threadhouse.stores.metrics_store import append_events
+from threadhouse.stores.postgres import Database
+from threadhouse.stores.settings import Settings
+
+SAIGON = ZoneInfo("Asia/Ho_Chi_Minh")
+MORNING = datetime(2026, 11, 16, 3, tzinfo=UTC)  # 10:00 in Saigon
+MONDAY, TUESDAY, WEDNESDAY = (date(2026, 11, day) for day in (16, 17, 18))
+ONE_DAY = timedelta(days=1)
+LATENESS = Path(__file__).parents[3] / "shared" / "data" / "event_lateness" / "git_events.jsonl"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> EventLake:
+    return EventLake(tmp_path / "lake", lock_timeout_s=0.2)
+
+
+def query(at: datetime, query_id: UUID | None = None, **fields: object) -> RetrievalEvent:
+    given: dict[str, object] = {
+        "event_id": uuid4(),
+        "occurred_at": at,
+        "type": "query",
+        "query_id": query_id or uuid4(),
+        "lane": "employee",
+        "resolution_path": "none",
+    }
+    return RetrievalEvent.model_validate(given | fields)
+
+
+def verdict(at: datetime, query_id: UUID) -> RetrievalEvent:
+    return query(
+        at,
+        query_id,
+        type="sufficiency_verdict",
+        resolution_path=None,
+        details={"sufficient": True},
+    )
+
+
+def ids_of(lake: EventLake, day: date) -> set[str]:
+    return set(lake.read_day(day)[0]["event_id"])
+
+
+def frame(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(
+        [{name: row.get(name) for name in EVENT_SCHEMA} for row in rows], schema=EVENT_SCHEMA
+    )
+
+
+def test_events_lie_under_the_local_day_and_not_the_utc_day(
+    database: Database, lake: EventLake
+) -> None:
+    late_evening = query(datetime(2026, 11, 16, 17, 30, tzinfo=UTC))  # 00:30 on Tuesday in Saigon
+    append_events(database, [late_evening])
+    assert extract_days(database, lake, SAIGON).days_written == (TUESDAY,)
+
+
+def test_second_extract_writes_nothing(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
+    extract_days(database, lake, SAIGON)
+    again = extract_days(database, lake, SAIGON)
+    assert (again.days_written, again.days_unchanged) == ((), 2)
+
+
+def test_event_appended_twice_is_one_event(database: Database, lake: EventLake) -> None:
+    event = query(MORNING)
+    assert [append_events(database, [event]) for _ in range(2)] == [1, 0]
+    assert extract_days(database, lake, SAIGON).rows_written == 1
+
+
+def test_late_event_reopens_its_day_and_no_other(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
+    extract_days(database, lake, SAIGON)
+    untouched = lake.file_of(TUESDAY).stat()
+    append_events(database, [query(MORNING + timedelta(hours=1))])
+    assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
+    assert lake.file_of(TUESDAY).stat() == untouched
+
+
+def test_verdict_lies_in_the_day_of_its_query(database: Database, lake: EventLake) -> None:
+    asked = query(MORNING)
+    assert asked.query_id is not None
+    append_events(database, [asked, verdict(MORNING + 2 * ONE_DAY, asked.query_id)])
+    assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
+
+
+def test_verdict_moves_when_its_query_arrives_late(database: Database, lake: EventLake) -> None:
+    query_id = uuid4()
+    append_events(database, [query(MORNING), verdict(MORNING + ONE_DAY, query_id)])
+    extract_days(database, lake, SAIGON)
+    append_events(database, [query(MORNING, query_id)])
+    moved = extract_days(database, lake, SAIGON)
+    assert (moved.days_written, moved.days_removed) == ((MONDAY,), (TUESDAY,))
+    assert len(ids_of(lake, MONDAY)) == 3
+
+
+def test_edited_event_reopens_its_day(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING)])
+    extract_days(database, lake, SAIGON)
+    with database.connect() as connection:
+        connection.execute("update nao.retrieval_metric_event set lane = 'customer'")
+    assert list(dirty_days(database, lake, SAIGON).to_write) == [MONDAY]
+
+
+def test_another_time_zone_makes_every_day_dirty(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING)])
+    extract_days(database, lake, SAIGON)
+    assert list(dirty_days(database, lake, ZoneInfo("UTC")).to_write) == [MONDAY]
+
+
+def test_counting_days_of_another_time_zone_is_refused(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING)])
+    extract_days(database, lake, SAIGON)
+    with pytest.raises(ConfigurationError, match="another time zone"):
+        compute_daily_metrics(lake, [MONDAY], ZoneInfo("UTC"))
+
+
+def test_only_the_days_asked_for_are_extracted(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
+    assert extract_days(database, lake, SAIGON, [TUESDAY]).days_written == (TUESDAY,)
+
+
+def test_events_that_postgres_no_longer_keeps_stay_in_the_lake(
+    database: Database, lake: EventLake
+) -> None:
+    append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
+    extract_days(database, lake, SAIGON)
+    with database.connect() as connection:
+        connection.execute(
+            "delete from nao.retrieval_metric_event where occurred_at < '2026-11-17'"
+        )
+    assert extract_days(database, lake, SAIGON).days_removed == ()
+    assert set(lake.digests()) == {MONDAY, TUESDAY}
+
+
+def test_emptied_postgres_empties_no_lake(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING)])
+    extract_days(database, lake, SAIGON)
+    with database.connect() as connection:
+        connection.execute("truncate nao.retrieval_metric_event")
+    extract_days(database, lake, SAIGON)
+    assert set(lake.digests()) == {MONDAY}
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "field"),
+    [
+        ("type", "telepathy", "type"),
+        ("event_version", 9, "event_version"),
+        ("resolution_path", None, "resolution_path"),
+        ("thread_id", "", "thread_id"),
+        ("occurred_at", "infinity", "occurred_at"),
+        ("occurred_at", "56789-01-01", "occurred_at"),
+        ("latency_ms", "Infinity", "latency_ms"),
+        ("latency_ms", "NaN", "latency_ms"),
+    ],
+)
+def test_invalid_event_is_quarantined_by_name_and_not_extracted(
+    database: Database, lake: EventLake, column: str, value: object, field: str
+) -> None:
+    good, bad = query(MORNING), query(MORNING)
+    append_events(database, [good, bad])
+    with database.connect() as connection:
+        connection.execute(
+            sql.SQL("update nao.retrieval_metric_event set {} = %s where event_id = %s").format(
+                sql.Identifier(column)
+            ),
+            (value, bad.event_id),
+        )
+    result = extract_days(database, lake, SAIGON)
+    with database.connect() as connection:
+        noted = connection.execute("select item_key, field from nao.quarantined_item").fetchall()
+    assert (result.rows_written, result.quarantined) == (1, 1)
+    assert noted == [(str(bad.event_id), field)]
+    assert ids_of(lake, MONDAY) == {str(good.event_id)}
+
+
+def test_repaired_event_leaves_the_quarantine(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING)])
+    with database.connect() as connection:
+        connection.execute("update nao.retrieval_metric_event set type = 'telepathy'")
+    extract_days(database, lake, SAIGON)
+    with database.connect() as connection:
+        connection.execute("update nao.retrieval_metric_event set type = 'query'")
+    extract_days(database, lake, SAIGON)
+    with database.connect() as connection:
+        still_open = connection.execute(
+            "select 1 from nao.quarantined_item where resolved_at is null"
+        ).fetchall()
+    assert (still_open, len(ids_of(lake, MONDAY))) == ([], 1)
+
+
+def test_empty_text_and_missing_text_stay_different(database: Database, lake: EventLake) -> None:
+    append_events(
+        database,
+        [
+            query(MORNING, reason=""),
+            query(MORNING, reason=None),
+            query(MORNING, reason='a "b",\n c'),
+        ],
+    )
+    extract_days(database, lake, SAIGON)
+    assert set(lake.read_day(MONDAY)[0]["reason"]) == {"", None, 'a "b",\n c'}
+
+
+def test_instants_keep_their_microseconds(database: Database, lake: EventLake) -> None:
+    instant = MORNING + timedelta(microseconds=123_457)
+    append_events(database, [query(instant)])
+    extract_days(database, lake, SAIGON)
+    assert lake.read_day(MONDAY)[0]["occurred_at"].to_list() == [instant]
+
+
+def test_no_query_text_reaches_the_lake(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING, query_text="số thẻ của tôi")])
+    extract_days(database, lake, SAIGON)
+    assert "query_text" not in pl.read_parquet(lake.file_of(MONDAY)).columns
+
+
+def test_duckdb_reads_the_same_days(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING), query(MORNING), query(MORNING + ONE_DAY)])
+    extract_days(database, lake, SAIGON)
+    found = duckdb.execute(
+        "select local_day, count(*) from read_parquet($glob, hive_partitioning = true) group by 1 order by 1",
+        {"glob": lake.glob},
+    ).fetchall()
+    assert found == [(MONDAY, 2), (TUESDAY, 1)]
+
+
+def test_duplicates_in_a_frame_collapse_by_event_id_whatever_their_order(lake: EventLake) -> None:
+    first = {"event_id": "a", "ingest_seq": 1, "type": "query", "occurred_at": MORNING}
+    again = first | {"ingest_seq": 2}
+    with lake.writing():
+        lake.write_day(MONDAY, frame([again, first]), DayDigest("c", 2, 2, "0"))
+    assert lake.read_day(MONDAY)[0]["ingest_seq"].to_list() == [1]
+
+
+def test_leftover_of_a_killed_writer_is_invisible_and_replaced(lake: EventLake) -> None:
+    folder = lake.file_of(MONDAY).parent
+    folder.mkdir(parents=True)
+    (folder / ".events.parquet.aside").write_bytes(b"half a file")
+    assert lake.digests() == {}
+    with lake.writing():
+        lake.write_day(MONDAY, frame([{"event_id": "a"}]), DayDigest("c", 1, 1, "0"))
+    assert [file.name for file in folder.iterdir()] == ["events.parquet"]
+
+
+def test_reader_never_sees_half_a_day_while_it_is_replaced(lake: EventLake) -> None:
+    small, large = frame([{"event_id": "a"}]), frame([{"event_id": f"e{n}"} for n in range(5_000)])
+    with lake.writing():
+        lake.write_day(MONDAY, small, DayDigest("c", 1, 1, "small"))
+    stop = threading.Event()
+
+    def keep_replacing() -> None:
+        with lake.writing():
+            while not stop.is_set():
+                lake.write_day(MONDAY, large, DayDigest("c", 5_000, 1, "large"))
+                lake.write_day(MONDAY, small, DayDigest("c", 1, 1, "small"))
+
+    writer = threading.Thread(target=keep_replacing)
+    writer.start()
+    try:
+        seen = {
+            (events.height, digest.content_hash if digest else "")
+            for events, digest in (lake.read_day(MONDAY) for _ in range(150))
+        }
+    finally:
+        stop.set()
+        writer.join()
+    assert seen <= {(1, "small"), (5_000, "large")}
+
+
+def test_second_writer_is_told_to_wait(lake: EventLake) -> None:
+    other = EventLake(lake.root, lock_timeout_s=0.05)
+    with (
+        lake.writing(),
+        pytest.raises(StoreLockedError, match="wait for its run to end"),
+        other.writing(),
+    ):
+        pass
+
+
+def test_lake_url_may_name_a_folder(tmp_path: Path) -> None:
+    for address in (f"file://{tmp_path}/a%20lake", f"{tmp_path}/a lake"):
+        assert EventLake.open(Settings(lake_url=address)).root == tmp_path / "a lake"
+
+
+def test_lake_url_of_an_unknown_kind_is_refused_in_one_sentence() -> None:
+    with pytest.raises(ConfigurationError, match="LAKE_URL"):
+        EventLake.open(Settings(lake_url="gopher://hole/lake"))
+
+
+@pytest.mark.skipif(not LATENESS.exists(), reason="needs ../shared/data/event_lateness")
+def test_really_late_events_end_in_the_same_lake_as_punctual_ones(
+    make_database: Callable[[], Database], tmp_path: Path
+) -> None:
+    rows = [json.loads(line) for line in LATENESS.read_text().splitlines()][-3_000:]
+    events = [
+        query(
+            datetime.fromtimestamp(row["event_time"], UTC),
+            UUID(hex=row["event_key"].ljust(32, "1")),
+            event_id=UUID(hex=row["event_key"].ljust(32, "0")),
+        )
+        for row in rows
+    ]
+    arrived = sorted(
+        zip((row["ingest_time"] for row in rows), events, strict=True), key=itemgetter(0)
+    )
+    by_arrival = [event for _, event in arrived]
+    late, punctual = (EventLake(tmp_path / name) for name in ("late", "punctual"))
+    piecewise, at_once = make_database(), make_database()
+    for start in range(0, len(by_arrival), 600):
+        append_events(piecewise, by_arrival[start : start + 600])
+        extract_days(piecewise, late, SAIGON)
+    append_events(at_once, events)
+    extract_days(at_once, punctual, SAIGON)
+    assert set(late.digests()) == set(punctual.digests())
+    assert all(ids_of(late, day) == ids_of(punctual, day) for day in punctual.digests())
