@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,7 +61,7 @@ def test_vectors_know_their_space_and_role_and_have_length_one(embedder: Fastemb
 
 
 def test_prefixes_are_added_here(embedder: FastembedEmbedder) -> None:
-    bare = list(embedder._model.embed(["query: Hà Nội", "passage: Hà Nội"]))
+    bare = list(embedder.bare_model.embed(["query: Hà Nội", "passage: Hà Nội"]))
     assert np.array_equal(embedder.embed_query("Hà Nội").data[0], bare[0])
     assert np.array_equal(embedder.embed_passages(["Hà Nội"]).data[0], bare[1])
 
@@ -143,14 +145,40 @@ def test_a_text_exactly_at_the_limit_is_not_flagged(embedder: FastembedEmbedder)
 def test_tokens_are_counted_beyond_the_limit(embedder: FastembedEmbedder) -> None:
     assert embedder.count_tokens(["từ " * 2000])[0] > 2000
     # The trap this avoids: fastembed's own count stops where the model does.
-    assert embedder._model.token_count(["từ " * 2000]) == 512
+    assert embedder.bare_model.token_count(["từ " * 2000]) == 512
+
+
+def test_counting_leaves_the_limit_in_place(embedder: FastembedEmbedder) -> None:
+    """One tokenizer does both: counting lifts its limit for a moment."""
+    embedder.count_tokens(["từ " * 2000])
+    assert embedder.embed_passages(["từ " * 2000]).truncated.tolist() == [True]
+
+
+def test_counting_and_embedding_at_once_disturb_each_other_in_no_way(
+    embedder: FastembedEmbedder,
+) -> None:
+    texts = ["từ " * 600, "ngắn"]
+    expected_counts, expected_data = (
+        embedder.count_tokens(texts),
+        embedder.embed_passages(texts).data,
+    )
+    with ThreadPoolExecutor(4) as pool:
+        counts = [pool.submit(embedder.count_tokens, texts) for _ in range(20)]
+        vectors = [pool.submit(embedder.embed_passages, texts) for _ in range(3)]
+        assert all(count.result() == expected_counts for count in counts)
+        assert all(np.array_equal(vector.result().data, expected_data) for vector in vectors)
 
 
 @pytest.mark.parametrize("text", ["<s>", "xin <mask> chào", "</s><pad><unk>"])
 def test_special_tokens_in_a_text_are_read_as_text(embedder: FastembedEmbedder, text: str) -> None:
     (ids,) = embedder.token_ids([text], "passage")
     assert not {0, 1, 2, 3, 250001} & set(ids[1:-1])
-    assert embedder._model.model.tokenizer.encode(f"passage: {text}").ids == ids
+    assert _ids_that_reach_the_model(embedder, f"passage: {text}") == ids
+
+
+def _ids_that_reach_the_model(embedder: FastembedEmbedder, text: str) -> list[int]:
+    inner: Any = embedder.bare_model.model
+    return inner.tokenizer.encode(text).ids
 
 
 # Long texts.
@@ -259,7 +287,7 @@ def _write_model(directory: Path, tokenizer_of: Path, row: list[float], **change
         passage_prefix="",
         files=files,
     )
-    (directory / MANIFEST).write_text(_json(replace(manifest, **changes)))  # pyright: ignore[reportArgumentType]
+    (directory / MANIFEST).write_text(_json(replace(manifest, **changes)))
     return directory
 
 
@@ -404,7 +432,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
 def test_whatever_changes_a_vector_changes_the_space(
     embedder: FastembedEmbedder, change: dict[str, object]
 ) -> None:
-    other = identify_space(replace(embedder.space, **change))  # pyright: ignore[reportArgumentType]
+    other = identify_space(replace(embedder.space, **change))
     assert other.space_id != embedder.space.space_id
 
 

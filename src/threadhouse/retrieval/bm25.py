@@ -1,7 +1,7 @@
 """BM25 as sparse vectors, in two forms: accents kept, and folded.
 
 Belongs here: what a term is, its number, its weight in a document and in a query.
-Does not belong here: inverse document frequency (the vector engine's IDF modifier applies it at query time), fusion (retrieval.ranking).
+Does not belong here: inverse document frequency (the vector engine's IDF modifier adds it at query time), fusion.
 
 fastembed's ``Qdrant/bm25`` was the first candidate. It needs stop-word files from a hub, knows no Vietnamese (its snowball
 stemmers and stop words are per language, one language an instance) and has no folded form, so these few lines are our own.

@@ -38,7 +38,7 @@ def prepare_text(text: str) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Whether there is nothing to see: only spaces, control and format characters (zero-width spaces, soft hyphens, marks of order)."""
+    """Whether there is nothing to see: only spaces, control and format characters (zero-width spaces, soft hyphens)."""
     return _VISIBLE.search(text) is None
 
 

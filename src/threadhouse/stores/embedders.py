@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -59,6 +60,8 @@ BATCH_TOKENS = 2048
 """Padded tokens a batch may have. Memory grows with it; above it, speed on a processor no longer does: 0.8 GB in all here."""
 BATCH_TEXTS = 32
 """Texts a batch may have, however short they are."""
+COUNT_TEXTS = 64
+"""Texts that are tokenised at once for counting."""
 LONG_GROUP_TEXTS = 8
 """Long texts that are finished together: few, so that a killed run loses seconds, enough to fill batches with their windows."""
 WINDOW_RULE = "windows-1"
@@ -105,7 +108,8 @@ def plan_batches(
 ) -> list[list[int]]:
     """Positions grouped into batches, shortest first, so that little is padding.
 
-    Every text in a batch is padded to its longest; ``longest * texts`` stays within ``batch_tokens`` unless one text alone exceeds it.
+    Every text of a batch is padded to its longest; ``longest * texts`` stays within ``batch_tokens``, unless one text alone
+    exceeds it.
 
     Example:
         >>> plan_batches([5, 90, 7], batch_tokens=100)
@@ -126,6 +130,7 @@ class FastembedEmbedder:
     """A model directory, loaded. Implements `threadhouse.retrieval.ports.Embedder`.
 
     The same text gives the same bits alone, in any batch and on any number of threads with the default model.
+    ``bare_model`` is fastembed's own object, for comparisons; what it returns has passed none of the checks here.
     """
 
     def __init__(
@@ -157,13 +162,17 @@ class FastembedEmbedder:
             "passage": manifest.passage_prefix,
         }
         self._normalise_here = registered_name is not None
-        self._model = _load_model(
+        self.bare_model: TextEmbedding = _load_model(
             registered_name or _register(self._space, manifest), directory, threads
         )
-        _refuse_other_limit(self._model, manifest)
-        self._counter = _uncapped_tokenizer(directory)
+        _refuse_other_limit(self.bare_model, manifest)
+        self._tokenizer = _tokenizer_of(self.bare_model)
+        # The tokenizer is switched between counting and embedding, so only one thread at a time may use it.
+        self._lock = threading.Lock()
+        query_overhead, passage_overhead = self._encode(list(self._prefixes.values()))
         self._overhead: dict[Role, int] = {
-            role: len(self._counter.encode(prefix).ids) for role, prefix in self._prefixes.items()
+            "query": len(query_overhead),
+            "passage": len(passage_overhead),
         }
 
     @property
@@ -223,11 +232,11 @@ class FastembedEmbedder:
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text as a passage, prefix and special tokens included, never capped."""
-        return [len(ids) for ids in self.token_ids(texts, "passage")]
+        return self._count([prepare_text(text) for text in texts], "passage")
 
     def token_ids(self, texts: Sequence[str], role: Role) -> list[list[int]]:
         """The model's input for each text, prefix and special tokens included, never capped."""
-        return self._encode([prepare_text(text) for text in texts], role)
+        return self._encode([self._prefixes[role] + prepare_text(text) for text in texts])
 
     def split_into_windows(self, text: str) -> list[str]:
         """The pieces that `embed_long_passages` embeds: each within the model's limit, together all words of the text."""
@@ -237,7 +246,7 @@ class FastembedEmbedder:
         overhead = self._overhead["passage"]
         # A callback instead of the splitter's own use of the tokenizer: that one would count a literal "<mask>" as one token.
         splitter = TextSplitter.from_callback(
-            lambda piece: max(len(self._encode([piece], "passage")[0]) - overhead, 0),
+            lambda piece: max(self._count([piece], "passage")[0] - overhead, 0),
             self.space.max_tokens - overhead,
         )
         windows: list[str] = []
@@ -248,7 +257,7 @@ class FastembedEmbedder:
     def _halve_until_it_fits(self, piece: str) -> list[str]:
         # Mostly the piece itself. The splitter expects a longer text never to have fewer tokens; a unigram model breaks that
         # promise, and on text without spaces a piece came out 9 % too long.
-        if len(piece) == 1 or len(self._encode([piece], "passage")[0]) <= self.space.max_tokens:
+        if len(piece) == 1 or self._count([piece], "passage")[0] <= self.space.max_tokens:
             return [piece]
         middle = len(piece) // 2
         cut = last_border_before(grapheme_borders(piece), middle) or middle
@@ -261,7 +270,7 @@ class FastembedEmbedder:
             pieces = self.split_into_windows(text)
             windows += pieces
             owners += [owner] * len(pieces)
-        counts = [len(ids) for ids in self._encode(windows, "passage")]
+        counts = self._count(windows, "passage")
         content = np.array(counts) - self._overhead["passage"]
         seen = [position for position, tokens in enumerate(content) if tokens > 0]
         sums = np.zeros((len(prepared), self.space.dim), np.float32)
@@ -284,7 +293,7 @@ class FastembedEmbedder:
 
     def _prepare(self, texts: Sequence[str], role: Role) -> tuple[list[str], list[int]]:
         prepared = [prepare_text(text) for text in texts]
-        counts = [len(ids) for ids in self._encode(prepared, role)]
+        counts = self._count(prepared, role)
         # Some texts are visible but nothing to the model: its tokenizer drops U+FFFD, for one.
         empty = [
             position
@@ -304,18 +313,27 @@ class FastembedEmbedder:
         limit = self.space.max_tokens
         for positions in plan_batches([min(count, limit) for count in counts]):
             batch = [self._prefixes[role] + prepared[position] for position in positions]
-            rows = list(self._model.embed(batch, batch_size=len(batch)))
+            with self._lock:
+                rows = list(self.bare_model.embed(batch, batch_size=len(batch)))
             data = self._checked(np.stack(rows), normalise=self._normalise_here)
             truncated = np.array([counts[position] > limit for position in positions], np.bool_)
             yield EmbeddedBatch(tuple(positions), data, truncated)
 
-    def _encode(self, prepared: Sequence[str], role: Role) -> list[list[int]]:
+    def _count(self, prepared: Sequence[str], role: Role) -> list[int]:
         prefix = self._prefixes[role]
-        encodings = self._counter.encode_batch([prefix + text for text in prepared])
-        return [encoding.ids for encoding in encodings]
+        counts: list[int] = []
+        # A slice at a time: what the tokenizer returns for a text is many times the text's size.
+        for start in range(0, len(prepared), COUNT_TEXTS):
+            texts = [prefix + text for text in prepared[start : start + COUNT_TEXTS]]
+            counts += [len(ids) for ids in self._encode(texts)]
+        return counts
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        with self._lock, _uncapped(self._tokenizer) as tokenizer:
+            return [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
 
     def _checked(self, rows: NDArray[Any], *, normalise: bool) -> NDArray[np.float32]:
-        """Unit rows. Models that fastembed pools by its own rules may return longer ones, which are scaled; others are refused."""
+        """Unit rows. Models that fastembed pools by rules of its own may return longer ones: scaled. Others: refused."""
         data = rows.astype(np.float32)
         lengths = np.linalg.norm(data, axis=1)
         usable = np.isfinite(lengths) & (lengths > _UNIT_TOLERANCE)
@@ -515,7 +533,7 @@ def list_models(home: Path) -> list[ModelOnDisk]:
 
 
 def download_model(home: Path, model: str, progress: Callable[[str], None] | None = None) -> Path:
-    """Fetch a fastembed model from its hub into the home and record the hash of every file. The only function that uses the network.
+    """Fetch a fastembed model from its hub into the home; record the hash of every file. Only this function uses the network.
 
     Raises:
         ConfigurationError: fastembed has no such model, or its prefixes are not known here.
@@ -536,7 +554,8 @@ def download_model(home: Path, model: str, progress: Callable[[str], None] | Non
         )
     except (ValueError, OSError) as error:
         raise ModelUnavailableError(
-            f"{model} could not be downloaded; check the network, or put its files into a folder and set EMBEDDING_PATH ({error})."
+            f"{model} could not be downloaded ({error}); check the network, or put its files into a folder and set "
+            "EMBEDDING_PATH."
         ) from error
     inner: Any = loaded.model
     directory = Path(inner._model_dir)  # noqa: SLF001  # fastembed has no public name for where it put the files
@@ -596,8 +615,8 @@ def _load_model(name: str, directory: Path, threads: int | None) -> TextEmbeddin
         raise ModelCorruptError(
             f"The files in {directory} cannot be loaded as a model; replace them ({error})."
         ) from error
-    # Otherwise "<s>" or "<mask>" in somebody's text would steer the model instead of being read. (A unigram vocabulary that holds them
-    # as pieces still matches them; the default model's is built without.)
+    # Otherwise "<s>" or "<mask>" in somebody's text would steer the model instead of being read. (A unigram vocabulary that
+    # holds them as pieces still matches them; the default model's is built without.)
     _tokenizer_of(model).encode_special_tokens = True
     return model
 
@@ -695,14 +714,24 @@ def _prefixes_of(model: str, description: dict[str, Any]) -> tuple[str, str]:
     )
 
 
-def _uncapped_tokenizer(directory: Path) -> Tokenizer:
-    from tokenizers import Tokenizer
+@contextmanager
+def _uncapped(tokenizer: Tokenizer) -> Generator[Tokenizer, None, None]:
+    """The tokenizer without its truncation and padding, for as long as the block lasts.
 
-    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    A second tokenizer would be simpler and cost 280 MB: its vocabulary of 250,000 pieces is half of this model's memory.
+    """
+    settings = cast("Any", tokenizer)  # its stub types the settings as plain dicts
+    truncation = cast("dict[str, Any] | None", settings.truncation)
+    padding = cast("dict[str, Any] | None", settings.padding)
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    tokenizer.encode_special_tokens = True
-    return tokenizer
+    try:
+        yield tokenizer
+    finally:
+        if truncation is not None:
+            settings.enable_truncation(**truncation)
+        if padding is not None:
+            settings.enable_padding(**padding)
 
 
 def _records_directory(home: Path) -> Path:

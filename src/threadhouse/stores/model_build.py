@@ -127,8 +127,8 @@ def find_weights() -> Path:
 class ModelManifest:
     """What a model directory says about itself.
 
-    ``files`` maps each file name to its sha256; ``weights_sha256`` and ``tokenizer_sha256`` name what the vectors depend on, which
-    is the source's own bytes: the ONNX file may differ from one version of the onnx library to the next, its vectors do not.
+    ``files`` maps each file name to its sha256. ``weights_sha256`` and ``tokenizer_sha256`` name what the vectors depend on,
+    the source's own bytes: the ONNX file may differ from one version of the onnx library to the next, its vectors do not.
     """
 
     name: str
@@ -158,7 +158,8 @@ def read_manifest(directory: Path) -> ModelManifest:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ModelUnavailableError(
             f"{directory} holds no {MANIFEST}, so it is no model directory; "
-            f"it needs {MODEL_FILE}, tokenizer.json, tokenizer_config.json and {MANIFEST} (docs/adr/0003-offline-embedding-model.md)."
+            f"it needs {MODEL_FILE}, tokenizer.json, tokenizer_config.json and {MANIFEST} "
+            "(docs/adr/0003-offline-embedding-model.md)."
         ) from error
     except (ValueError, TypeError) as error:
         raise ModelCorruptError(
@@ -635,6 +636,6 @@ class _Encoder:
 def build_graph(source: SourceModel) -> ModelProto:
     """The whole encoder: ``input_ids`` and ``attention_mask`` in, one vector per token out.
 
-    The matrices are float32: quantised arithmetic is 1.4 times faster, but its vectors then depend on the batch they are computed in.
+    The matrices are float32: quantised arithmetic is 1.4 times faster, but its vectors then depend on their batch.
     """
     return _Encoder(source).build()
