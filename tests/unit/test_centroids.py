@@ -182,6 +182,15 @@ def test_a_unit_counts_once_however_many_chunks_it_has() -> None:
     assert built.vector == pytest.approx([0.5**0.5, 0.5**0.5])
 
 
+def test_the_cohesion_of_a_thread_counts_a_unit_of_many_chunks_once() -> None:
+    answer = planned(
+        [member("a"), member("b", MembershipRole.SUPPORTING)], [outline("a"), outline("b")]
+    )
+    built = build_centroid(answer, {UnitId("a"): rows(*[[1, 0]] * 3), UnitId("b"): rows([0, 1])})
+    assert isinstance(built, ThreadCentroid)
+    assert built.cohesion == pytest.approx((2 + 1) / 5**0.5 / 2)
+
+
 def test_cohesion_counts_every_unit_once_whatever_its_role() -> None:
     centroid = rows([1, 0])[0]
     cohesion = compute_cohesion(

@@ -63,7 +63,7 @@ PACK_NAMESPACE = UUID("3b0c6a5e-6f0b-5b7a-8d0e-52c0a3f1d9c4")
 """Namespace of pack ids. Changing it would give every unchanged pack a new id."""
 
 SUSPECT_CONFIDENCE = 0.6
-"""A membership less sure than this is flagged. The spec leaves the number open; 0.6 catches what is little better than a guess."""
+"""A membership less sure than this is flagged. The spec leaves the number open; 0.6 catches what is hardly more than a guess."""
 
 DANGLING_LINK_LANES: frozenset[Audience] = frozenset({Audience.EMPLOYEE, Audience.AI_AGENT})
 """Lanes that are shown links to nothing.
