@@ -307,6 +307,27 @@ def test_a_local_model_opens_beside_the_default_one_in_a_space_of_its_own(
     assert tiny.space.space_id != embedder.space.space_id
 
 
+def test_added_special_tokens_of_another_model_are_read_as_text(
+    model_home: Path, tmp_path: Path
+) -> None:
+    from tokenizers import Tokenizer
+
+    built = built_model_directory(model_home)
+    source = tmp_path / "source"
+    source.mkdir()
+    tokenizer = Tokenizer.from_file(str(built / "tokenizer.json"))
+    tokenizer.add_special_tokens(["[STOP]"])
+    tokenizer.save(str(source / "tokenizer.json"))
+    for name in ("tokenizer_config.json", "config.json"):
+        shutil.copy2(built / name, source / name)
+    tiny = open_embedder(
+        tmp_path, path=_write_model(tmp_path / "tiny", source, [3.0, 4.0]), threads=1
+    )
+    special = tokenizer.token_to_id("[STOP]")
+    assert special not in tiny.token_ids(["xin [STOP] chào"], "passage")[0]
+    assert special not in _ids_that_reach_the_model(tiny, "xin [STOP] chào")
+
+
 @pytest.mark.parametrize("row", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]])
 @pytest.mark.filterwarnings(
     "ignore:invalid value encountered:RuntimeWarning"
