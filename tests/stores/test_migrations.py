@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from threadhouse.retrieval.errors import MigrationDriftError, MigrationError, StoreLockedError
 from threadhouse.stores import migrations
@@ -220,7 +223,9 @@ def test_two_processes_that_migrate_an_empty_database_at_once_both_succeed(
     empty_database: Database,
 ) -> None:
     program = (
-        "import sys; from threadhouse.stores import migrations; from threadhouse.stores.postgres import Database\n"
+        "import sys\n"
+        "from threadhouse.stores import migrations\n"
+        "from threadhouse.stores.postgres import Database\n"
         "database = Database(sys.argv[1], is_embedded=True); sys.stdin.readline()\n"
         "print(*migrations.migrate(database).applied)"
     )
@@ -262,41 +267,37 @@ def test_a_lock_that_is_held_too_long_names_its_holder(
             migrations.migrate(impatient, MigrationSet.read(folder))
 
 
+@contextmanager
+def another_user(database: Database, role: str) -> Generator[Database, None, None]:
+    """The same database through a new role without privileges; it and all it made are dropped."""
+    with database.connect() as connection:
+        name, password = sql.Identifier(role), connection.info.password
+        create = sql.SQL("create role {} login password {}")
+        connection.execute(create.format(name, sql.Literal(password or None)))
+    try:
+        conninfo = make_conninfo(database.conninfo, user=role)
+        yield Database(conninfo, database.is_embedded, lock_timeout_s=10.0)
+    finally:
+        with database.connect() as connection:
+            connection.execute(sql.SQL("drop owned by {} cascade").format(name))
+            connection.execute(sql.SQL("drop role {}").format(name))
+
+
 def test_a_user_who_may_not_create_is_told_what_to_grant(
     empty_database: Database, folder: Path
 ) -> None:
-    with empty_database.connect() as connection:
-        connection.execute("create role threadhouse_test_reader login")
-    reader = Database(
-        psycopg.conninfo.make_conninfo(empty_database.conninfo, user="threadhouse_test_reader"),
-        is_embedded=True,
-    )
-    try:
-        with pytest.raises(
-            MigrationError, match=r"may not change the schema .* grant create on the database"
-        ):
-            migrations.migrate(reader, MigrationSet.read(folder))
-    finally:
-        with empty_database.connect() as connection:
-            connection.execute("drop role threadhouse_test_reader")
+    with (
+        another_user(empty_database, "threadhouse_test_reader") as reader,
+        pytest.raises(MigrationError, match=r"may not change the schema .* grant create on the"),
+    ):
+        migrations.migrate(reader, MigrationSet.read(folder))
 
 
 def test_an_owner_who_is_no_superuser_can_migrate(empty_database: Database) -> None:
-    with empty_database.connect() as connection:
-        name = sql.Identifier(connection.info.dbname)
-        connection.execute("create role threadhouse_test_owner login")
-        connection.execute(
-            sql.SQL("grant all on database {} to threadhouse_test_owner").format(name)
-        )
-        connection.execute("grant all on schema public to threadhouse_test_owner")
-    owner = Database(
-        psycopg.conninfo.make_conninfo(empty_database.conninfo, user="threadhouse_test_owner"),
-        is_embedded=True,
-    )
-    try:
+    with another_user(empty_database, "threadhouse_test_owner") as owner:
+        with empty_database.connect() as connection:
+            grant = sql.SQL("grant all on database {} to threadhouse_test_owner")
+            connection.execute(grant.format(sql.Identifier(connection.info.dbname)))
+            connection.execute("grant all on schema public to threadhouse_test_owner")
         assert migrations.migrate(owner).applied
         assert migrations.migrate(owner).applied == ()
-    finally:
-        with empty_database.connect() as connection:
-            connection.execute("drop owned by threadhouse_test_owner cascade")
-            connection.execute("drop role threadhouse_test_owner")

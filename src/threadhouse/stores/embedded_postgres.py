@@ -24,7 +24,9 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -62,6 +64,8 @@ _CAP_DAC_OVERRIDE = 1
 _CAP_DAC_READ_SEARCH = 2
 _POSTMASTER_PID_LINES = 8
 _POLL_S = 0.05
+_ANSWER_S = 5.0
+_ENCRYPTION_REQUEST = struct.pack("!II", 8, 80877103)
 
 # Sized for a laptop that also runs an embedder. Everything that guards data stays at its safe
 # default, said aloud here.
@@ -248,13 +252,14 @@ def status(home: Path) -> EmbeddedStatus:
     place = _Place(home.absolute())
     try:
         server = _postmaster(place)
+        is_ready = server is not None and server.answers()
         version_file = place.data / "PG_VERSION"
         version = version_file.read_text().strip() if version_file.exists() else None
     except PermissionError as error:
         raise _not_ours(place, error) from None
     return EmbeddedStatus(
         is_running=server is not None,
-        is_ready=server is not None and server.phase == "ready",
+        is_ready=is_ready,
         pid=server.pid if server else None,
         data_dir=place.data,
         log_dir=place.log,
@@ -355,7 +360,6 @@ def _locked(place: _Place, timeout_s: float) -> Generator[None, None, None]:
 
 def _start_locked(place: _Place, settings: Mapping[str, str]) -> None:
     runner = _runner(place)
-    began = time.time()
     try:
         if not (place.data / "PG_VERSION").exists():
             _initialise(place, runner)
@@ -364,7 +368,7 @@ def _start_locked(place: _Place, settings: Mapping[str, str]) -> None:
             runner.own(folder)
         if place.run.parent != place.root:
             _logger.warning(
-                "The path of the home is too long for a socket; it is in %s instead.",
+                "A socket cannot have an address below the home; it is in %s instead.",
                 place.run,
             )
         _write_configuration(place, runner, settings)
@@ -376,7 +380,7 @@ def _start_locked(place: _Place, settings: Mapping[str, str]) -> None:
         arguments += ["-l", "log/startup.log", "-o", options]
         _start_when_memory_is_free(place, runner, arguments)
     except _ProgramError as error:
-        raise _refused(place, error, began) from None
+        raise _refused(place, error) from None
     except subprocess.TimeoutExpired:
         message = (
             f"The embedded PostgreSQL did not start in {START_TIMEOUT_S:.0f} s; its log is in "
@@ -389,13 +393,13 @@ def _start_when_memory_is_free(place: _Place, runner: _Runner, arguments: list[s
     """Start; while children of a killed server still hold its memory, PostgreSQL refuses."""
     deadline = time.monotonic() + CHILDREN_GONE_S
     while True:
-        began = time.time()
+        before = _log_sizes(place)
         try:
             runner.run("pg_ctl", arguments, timeout_s=START_TIMEOUT_S + 30)
         except _ProgramError as error:
-            said = error.said + _log_since(place, began)
+            said = error.said + _log_since(place, before)
             if "pre-existing shared memory block" not in said or time.monotonic() > deadline:
-                raise
+                raise _ProgramError("pg_ctl", said) from None
             time.sleep(_POLL_S * 10)
         else:
             return
@@ -589,6 +593,25 @@ class _Postmaster:
     socket_dir: str
     phase: str  # starting, ready or stopping
 
+    def answers(self) -> bool:
+        """Whether it takes connections. One that was just killed still has its record and socket.
+
+        Asking for encryption is the shortest question a server answers, and is not logged. No
+        answer in time means a busy server, not an absent one.
+        """
+        if self.phase != "ready":
+            return False
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(_ANSWER_S)
+            try:
+                probe.connect(f"{self.socket_dir}/.s.PGSQL.{PORT}")
+                probe.sendall(_ENCRYPTION_REQUEST)
+                return probe.recv(1) != b""
+            except TimeoutError:
+                return True
+            except (ConnectionError, FileNotFoundError):
+                return False
+
 
 def _postmaster(place: _Place) -> _Postmaster | None:
     try:
@@ -640,11 +663,11 @@ def _recover_from_a_crash(place: _Place) -> None:
 def _wait_until_settled(place: _Place) -> None:
     """Let a server that recovers, or that somebody told to stop, come to an end of that."""
     deadline = time.monotonic() + START_TIMEOUT_S
-    while (server := _postmaster(place)) is not None and server.phase != "ready":
+    while (server := _postmaster(place)) is not None and not server.answers():
         if time.monotonic() > deadline:
             message = (
-                f"The embedded PostgreSQL (process {server.pid}) has been {server.phase} for more "
-                f"than {START_TIMEOUT_S:.0f} s; its log is in {place.log}."
+                f"The embedded PostgreSQL (process {server.pid}) says {server.phase} but does "
+                f"not answer; its log is in {place.log}, and threadhouse stop ends it."
             )
             raise StoreUnreachableError(message)
         time.sleep(_POLL_S)
@@ -659,13 +682,14 @@ def _wait_until_gone(place: _Place, timeout_s: float) -> bool:
     return False
 
 
-def _refused(place: _Place, error: _ProgramError, began: float) -> StoreUnreachableError:
+def _refused(place: _Place, error: _ProgramError) -> StoreUnreachableError:
     """PostgreSQL's own complaint is what helps; pg_ctl only says "could not start server"."""
-    said = error.said + _log_since(place, began)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in error.said.splitlines() if line.strip()]
     fatal = [n for n, line in enumerate(lines) if "FATAL" in line or "PANIC" in line]
-    # A wrong setting is named one line above the fatal "configuration file contains errors".
-    at = (fatal[-1] - ("contains errors" in lines[fatal[-1]])) if fatal else -1
+    at = fatal[-1] if fatal else -1
+    if fatal and "contains errors" in lines[at]:
+        # The wrong setting is named above that, by the last line that is no hint.
+        at = max((n for n in range(at) if "LOG:  " in lines[n]), default=at)
     reason = lines[at].split(":  ", 1)[-1] if lines else "no reason given"
     message = (
         f"The embedded PostgreSQL refused to start: {reason.rstrip('.')}; its log is in "
@@ -674,10 +698,18 @@ def _refused(place: _Place, error: _ProgramError, began: float) -> StoreUnreacha
     return StoreUnreachableError(message)
 
 
-def _log_since(place: _Place, began: float) -> str:
-    logs = [(path.stat().st_mtime, path) for path in place.log.glob("*.log")]
-    recent = (path for changed_at, path in sorted(logs) if changed_at >= began)
-    return "".join("\n" + path.read_text(errors="replace")[-4000:] for path in recent)
+def _log_sizes(place: _Place) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in place.log.glob("*.log")}
+
+
+def _log_since(place: _Place, sizes: Mapping[Path, int]) -> str:
+    """What was logged since ``_log_sizes``; a complaint of an earlier start would mislead."""
+    added: list[str] = []
+    for path, size in _log_sizes(place).items():
+        with path.open("rb") as log:
+            log.seek(min(sizes.get(path, 0), size))
+            added.append(log.read().decode("utf-8", "replace"))
+    return "\n".join(["", *added])
 
 
 def _not_ours(place: _Place, error: PermissionError) -> ConfigurationError:

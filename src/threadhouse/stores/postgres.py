@@ -188,7 +188,9 @@ class Database:
         return connection
 
     def _unreachable(self, error: psycopg.OperationalError) -> StoreUnreachableError:
-        reason = (str(error).strip().splitlines() or ["no reason given"])[-1].rstrip(".")
+        # libpq indents its advice below the reason.
+        lines = [line for line in str(error).splitlines() if line and not line.startswith("\t")]
+        reason = lines[-1].rstrip(".") if lines else "no reason given"
         password = conninfo_to_dict(self.conninfo).get("password")
         if password:
             reason = reason.replace(str(password), "***")
