@@ -72,6 +72,17 @@ create table nao.thread_context_pack_cache
 , primary key (thread_id, lane)
 );
 
+create table nao.thread_pack_state
+( thread_id text primary key
+, input_revision bigint not null
+, policy_version int not null
+, space_id text not null
+, code_version text not null
+, built_at timestamptz not null default now()
+);
+comment on table nao.thread_pack_state is
+  'What a thread''s packs of all lanes were last built from. A lane that sees nothing leaves no pack, so packs alone cannot tell.';
+
 create table nao.retrieval_metric_event
 ( event_id uuid primary key
 , ingest_seq bigint generated always as identity

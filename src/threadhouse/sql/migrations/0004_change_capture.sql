@@ -113,9 +113,25 @@ language sql set search_path = pg_catalog, pg_temp as $fn$
   update public.semantic_thread set input_revision = input_revision + 1 where thread_id = any (thread_ids)
 $fn$;
 
-create function nao.threads_of_units(unit_ids text[]) returns text[]
+-- Threads whose packs can show one of these things: as a member, as the document of a member, or at the other end of an edge.
+create function nao.threads_near(unit_ids text[], document_ids text[], thread_ids text[]) returns text[]
 language sql stable set search_path = pg_catalog, pg_temp as $fn$
-  select coalesce(array_agg(distinct thread_id), '{}') from public.thread_membership where logical_unit_id = any (unit_ids)
+  with changed as materialized
+  ( select 'unit' as kind, unnest(unit_ids) as id
+    union select 'document', unnest(document_ids)
+    union select 'thread', unnest(thread_ids)
+    union select 'unit', logical_unit_id from public.tac_logical_unit where document_id = any (document_ids)
+    union select 'document', document_id from public.tac_logical_unit where logical_unit_id = any (unit_ids) )
+  , near as
+  ( select kind, id from changed
+    union select e.target_kind, e.target_id from public.universal_edge e join changed c on e.source_kind = c.kind and e.source_id = c.id
+    union select e.source_kind, e.source_id from public.universal_edge e join changed c on e.target_kind = c.kind and e.target_id = c.id )
+  , near_units as
+  ( select id as logical_unit_id from near where kind = 'unit'
+    union select u.logical_unit_id from near join public.tac_logical_unit u on u.document_id = near.id where near.kind = 'document' )
+  select array_agg(thread_id) from
+  ( select id as thread_id from near where kind = 'thread'
+    union select m.thread_id from public.thread_membership m join near_units using (logical_unit_id) ) t
 $fn$;
 
 -- Argument: how a changed row names the threads it can affect.
@@ -134,12 +150,19 @@ begin
     when 'DELETE' then 'select * from old_rows'
     else '(select * from new_rows except select * from old_rows) union all (select * from old_rows except select * from new_rows)'
   end;
+  if tg_argv[0] = 'thread' and tg_op = 'UPDATE' then
+    -- What this very trigger does to other threads is no change that needs passing on.
+    rows_sql := 'select n.* from new_rows n left join old_rows o using (thread_id)'
+      || ' where to_jsonb(n) - ''{input_revision,updated_at}''::text[] is distinct from to_jsonb(o) - ''{input_revision,updated_at}''::text[]';
+  end if;
   execute case tg_argv[0]
-    when 'thread_id' then format('select array_agg(distinct thread_id) from (%s) r', rows_sql)
-    when 'logical_unit_id' then format(
-      'select nao.threads_of_units(array_agg(distinct logical_unit_id)) from (%s) r', rows_sql)
-    when 'document_id' then format(
-      'select nao.threads_of_units(array_agg(distinct u.logical_unit_id)) from (%s) r join public.tac_logical_unit u using (document_id)', rows_sql)
+    when 'thread' then format(
+      'select nao.threads_near(''{}'', ''{}'', array_agg(distinct thread_id)) from (%s) r', rows_sql)
+    when 'membership' then format('select array_agg(distinct thread_id) from (%s) r', rows_sql)
+    when 'unit' then format(
+      'select nao.threads_near(array_agg(distinct logical_unit_id), ''{}'', ''{}'') from (%s) r', rows_sql)
+    when 'document' then format(
+      'select nao.threads_near(''{}'', array_agg(distinct document_id), ''{}'') from (%s) r', rows_sql)
     when 'edge' then format(
       $q$
       with ends as
@@ -168,14 +191,14 @@ declare
 begin
   for t in
     select * from (values
-      ('public.production_document', 'document_id', flags || ',data_classification,lifecycle_stage', 'updated_at,source_digest', 'content', 'document_id'),
-      ('public.tac_logical_unit', 'logical_unit_id', flags || ',data_classification,lifecycle_stage', 'updated_at', 'content', 'logical_unit_id'),
-      ('public.semantic_thread', 'thread_id', flags, 'updated_at,input_revision', 'thread', null),
-      ('public.thread_membership', 'thread_id,logical_unit_id', 'status', 'updated_at', 'thread', 'thread_id'),
-      ('public.expected_artifact_missing', 'thread_id,lifecycle_stage,description', '', 'updated_at', 'thread', 'thread_id'),
+      ('public.production_document', 'document_id', flags || ',data_classification,lifecycle_stage', 'updated_at,source_digest', 'content', 'document'),
+      ('public.tac_logical_unit', 'logical_unit_id', flags || ',data_classification,lifecycle_stage', 'updated_at', 'content', 'unit'),
+      ('public.semantic_thread', 'thread_id', flags, 'updated_at,input_revision', 'thread', 'thread'),
+      ('public.thread_membership', 'thread_id,logical_unit_id', 'status', 'updated_at', 'thread', 'membership'),
+      ('public.expected_artifact_missing', 'thread_id,lifecycle_stage,description', '', 'updated_at', 'thread', 'membership'),
       ('public.universal_edge', 'edge_id', '', 'updated_at', 'thread', 'edge'),
       ('public.vocabulary_label', 'label,language', '', 'updated_at', 'thread', null),
-      ('nao.health_signal', 'signal_id', '', '', 'thread', 'thread_id')
+      ('nao.health_signal', 'signal_id', '', '', 'thread', 'membership')
     ) as v (tbl, keys, access_columns, ignored_columns, lane, affects)
   loop
     foreach op in array array['insert', 'update', 'delete', 'truncate'] loop
