@@ -54,8 +54,7 @@ class ProjectionPointer:
 
     def point_ids(self, collection: Collection) -> tuple[UUID, ...]:
         return tuple(
-            point_id(collection, self.version_key, index)
-            for index in range(self.chunk_count)
+            point_id(collection, self.version_key, index) for index in range(self.chunk_count)
         )
 
 
@@ -200,8 +199,7 @@ def plan_projection(
         ):
             publish.append(owner_id)
             if any(
-                interim_labels(old, owner.labels, probes, policy) is not None
-                for old in old_labels
+                interim_labels(old, owner.labels, probes, policy) is not None for old in old_labels
             ):
                 hide_old.append(owner_id)
         elif (
@@ -209,10 +207,7 @@ def plan_projection(
             or pointer.payload_digest != owner.payload_digest
             or (ids and old_labels != {owner.labels})
         ):
-            loses = any(
-                loses_and_gains(old, owner.labels, probes, policy)[0]
-                for old in old_labels
-            )
+            loses = any(loses_and_gains(old, owner.labels, probes, policy)[0] for old in old_labels)
             (revoke if loses else relabel).append(owner_id)
     gone = [owner_id for owner_id in pointers if owner_id not in wanted]
     for owner_id in gone:
@@ -231,9 +226,7 @@ def plan_projection(
     )
 
 
-def check_deletion_brake(
-    plan: ProjectionPlan, published: int, allowed_share: float | None
-) -> None:
+def check_deletion_brake(plan: ProjectionPlan, published: int, allowed_share: float | None) -> None:
     """Stop a run that would delete too much.
 
     Args:

@@ -63,6 +63,7 @@ class ChunkRefresh:
 
 
 def chunk_table_path(home: Path, source: ContentSource) -> Path:
+    """Where the table of one collection is."""
     return home / "chunks" / f"{source.collection}.parquet"
 
 
@@ -96,9 +97,7 @@ def refresh_chunk_table(
     digests = {owner.content_digest for owner in wanted.owners.values()}
     kept = table.filter(pl.col("content_digest").is_in(list(digests)))
     known = set(kept["content_digest"].unique())
-    todo = [
-        owner for owner in wanted.owners.values() if owner.content_digest not in known
-    ]
+    todo = [owner for owner in wanted.owners.values() if owner.content_digest not in known]
     refused = list(wanted.refused)
     rows: list[dict[str, object]] = []
     done = 0
@@ -173,9 +172,7 @@ def _rows(
         }
 
 
-def _batches(
-    owners: Sequence[ProjectionOwner], size: int
-) -> Iterator[tuple[ProjectionOwner, ...]]:
+def _batches(owners: Sequence[ProjectionOwner], size: int) -> Iterator[tuple[ProjectionOwner, ...]]:
     iterator = iter(owners)
     while batch := tuple(islice(iterator, size)):
         yield batch

@@ -20,7 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -109,6 +109,15 @@ class PublishReport:
         """Points written, rewritten or deleted."""
         return self.chunks_written + self.payloads_rewritten + self.points_deleted
 
+    def figures(self) -> dict[str, int | float]:
+        """Every number by its name, for a person to look at."""
+        figures: dict[str, int | float] = {
+            name: round(value, 3) if isinstance(value, float) else value
+            for name, value in asdict(self).items()
+            if isinstance(value, int | float)
+        }
+        return {"vector_writes": self.vector_writes, **figures}
+
 
 @dataclass(slots=True)
 class _Work:
@@ -124,6 +133,22 @@ class _Work:
     touched: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """Who is told about steps and progress, if anybody."""
+
+    on_step: Callable[[str], None] | None
+    on_progress: Callable[[int, int], None] | None
+
+    def step(self, name: str) -> None:
+        if self.on_step is not None:
+            self.on_step(name)
+
+    def progress(self, done: int, total: int) -> None:
+        if self.on_progress is not None:
+            self.on_progress(done, total)
+
+
 @contextmanager
 def projection_lock(database: Database) -> Generator[None, None, None]:
     """Hold the right to change the projection; one publish at a time, whatever machine it runs on.
@@ -132,9 +157,7 @@ def projection_lock(database: Database) -> Generator[None, None, None]:
         StoreLockedError: Somebody else holds it; the message names the connection.
     """
     with database.connect(autocommit=True) as connection:
-        row = connection.execute(
-            queries.load("projection_lock"), {"name": _LOCK_NAME}
-        ).fetchone()
+        row = connection.execute(queries.load("projection_lock"), {"name": _LOCK_NAME}).fetchone()
         if row is None or not row[0]:
             holder = connection.execute(
                 queries.load("projection_lock_holder"), {"name": _LOCK_NAME}
@@ -173,7 +196,7 @@ def publish_content(
         EmptySourceError: The source is empty; nothing was written.
         ProjectionError: What was written is not what was planned; nothing was switched over.
     """
-    step = on_step or (lambda _: None)
+    watch = _Watch(on_step, progress)
     report = PublishReport()
     started = time.monotonic()
     with projection_lock(database):
@@ -186,26 +209,26 @@ def publish_content(
             repair or {},
             report,
         )
-        step("planned")
+        watch.step("planned")
         for work in works:
             _mend_access(database, vectors, policy, work, report)
         if _publish_copies(vectors, works):
             report.revoke_lag_s = time.monotonic() - started
-        step("access")
+        watch.step("access")
         _note_relabelled(database, works)
-        step("access_noted")
-        _stage_content(database, vectors, embedder, works, home, report, step, progress)
+        watch.step("access_noted")
+        _stage_content(database, vectors, embedder, works, home, report, watch)
         for work in works:
             _verify_staged(vectors, work)
-        step("verified")
+        watch.step("verified")
         _publish_copies(vectors, works)
-        step("copies")
+        watch.step("copies")
         _move_pointers(database, embedder, works, report)
-        step("pointers")
+        watch.step("pointers")
         for work in works:
             _clean_up(database, vectors, work, report)
         _publish_copies(vectors, works)
-        step("cleaned")
+        watch.step("cleaned")
         for work in works:
             report.points[work.source.collection] = vectors.count(work.physical)
     report.seconds = time.monotonic() - started
@@ -254,9 +277,7 @@ def _plan(
     return works
 
 
-def read_pointers(
-    connection: Connection[TupleRow], physical: str
-) -> dict[str, ProjectionPointer]:
+def read_pointers(connection: Connection[TupleRow], physical: str) -> dict[str, ProjectionPointer]:
     """What Postgres says a physical collection holds, by owner id."""
     with connection.cursor(row_factory=class_row(ProjectionPointer)) as cursor:
         cursor.execute(queries.load("projection_pointers"), {"physical": physical})
@@ -367,9 +388,7 @@ def _note_relabelled(database: Database, works: Sequence[_Work]) -> None:
                     {
                         "physical": work.physical,
                         "owner_ids": owner_ids,
-                        "payload_digests": [
-                            work.owners[o].payload_digest for o in owner_ids
-                        ],
+                        "payload_digests": [work.owners[o].payload_digest for o in owner_ids],
                     },
                 )
 
@@ -390,8 +409,7 @@ def _stage_content(
     works: Sequence[_Work],
     home: Path,
     report: PublishReport,
-    step: Callable[[str], None],
-    progress: Callable[[int, int], None] | None,
+    watch: _Watch,
 ) -> None:
     """Embed and write the new points. They have no pointer yet, so no reader sees them."""
     before = replace(embedder.counts)
@@ -399,23 +417,18 @@ def _stage_content(
         if not work.plan.publish:
             continue
         spans = spans_by_digest(read_chunk_table(chunk_table_path(home, work.source)))
-        expected = sum(
-            len(spans.get(work.owners[o].content_digest, ())) for o in work.plan.publish
-        )
+        expected = sum(len(spans.get(work.owners[o].content_digest, ())) for o in work.plan.publish)
         written = 0
         for chunks in _planned_chunks(database, embedder, work, spans, report):
             _write_chunks(vectors, embedder, work, chunks)
             written += len(chunks)
             report.chunks_written += len(chunks)
             work.touched = True
-            step(f"staged:{work.source.collection}:{written}")
-            if progress is not None:
-                progress(written, max(expected, written))
+            watch.step(f"staged:{work.source.collection}:{written}")
+            watch.progress(written, max(expected, written))
     report.texts_embedded += embedder.counts.texts_embedded - before.texts_embedded
     report.cache_hits += embedder.counts.cache_hits - before.cache_hits
-    report.seconds_embedding += (
-        embedder.counts.seconds_embedding - before.seconds_embedding
-    )
+    report.seconds_embedding += embedder.counts.seconds_embedding - before.seconds_embedding
 
 
 def _planned_chunks(
@@ -470,21 +483,15 @@ def _write_chunks(
     work: _Work,
     chunks: Sequence[_PlannedChunk],
 ) -> None:
-    embedded = work.source.embed(
-        [(chunk.title, chunk.span.text) for chunk in chunks], embedder
-    )
+    embedded = work.source.embed([(chunk.title, chunk.span.text) for chunk in chunks], embedder)
     points: list[VectorPoint] = []
     for chunk, dense in zip(chunks, embedded.data, strict=True):
-        payload = chunk_payload(
-            chunk.owner.payload, chunk.span, chunk.index, chunk.total
-        )
+        payload = chunk_payload(chunk.owner.payload, chunk.span, chunk.index, chunk.total)
         validate_payload(work.source.collection, payload)
         searchable = f"{chunk.title}\n{chunk.span.text}"
         points.append(
             VectorPoint(
-                point_id=point_id(
-                    work.source.collection, chunk.owner.version_key, chunk.index
-                ),
+                point_id=point_id(work.source.collection, chunk.owner.version_key, chunk.index),
                 dense=dense,
                 bm25_accented=document_vector(searchable, TermForm.ACCENTED),
                 bm25_folded=document_vector(searchable, TermForm.FOLDED),
@@ -533,9 +540,7 @@ def _move_pointers(
                     "chunker_version": work.source.chunker_version,
                     "owner_ids": [owner.owner_id for owner in owners],
                     "version_keys": [owner.version_key for owner in owners],
-                    "chunk_counts": [
-                        len(work.staged[owner.owner_id]) for owner in owners
-                    ],
+                    "chunk_counts": [len(work.staged[owner.owner_id]) for owner in owners],
                     "content_digests": [owner.content_digest for owner in owners],
                     "payload_digests": [owner.payload_digest for owner in owners],
                 },
@@ -554,26 +559,16 @@ def _move_pointers(
             report.owners_replaced += handed_over
 
 
-def _clean_up(
-    database: Database, vectors: VectorStore, work: _Work, report: PublishReport
-) -> None:
+def _clean_up(database: Database, vectors: VectorStore, work: _Work, report: PublishReport) -> None:
     """Delete exactly the points that no pointer names."""
     with database.connect() as connection:
         pointers = read_pointers(connection, work.physical)
-    live = {
-        i
-        for pointer in pointers.values()
-        for i in pointer.point_ids(work.source.collection)
-    }
-    present = set(work.stored) | {
-        point for ids in work.staged.values() for point in ids
-    }
+    live = {i for pointer in pointers.values() for i in pointer.point_ids(work.source.collection)}
+    present = set(work.stored) | {point for ids in work.staged.values() for point in ids}
     _delete(vectors, work, sorted(present - live, key=str), report)
 
 
-def _delete(
-    vectors: VectorStore, work: _Work, ids: Sequence[UUID], report: PublishReport
-) -> None:
+def _delete(vectors: VectorStore, work: _Work, ids: Sequence[UUID], report: PublishReport) -> None:
     if not ids:
         return
     for batch in _batches(ids, PAYLOAD_BATCH):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from psycopg import Connection
@@ -56,6 +57,8 @@ from threadhouse.stores import queries
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.quarantine import QuarantinedItem
 
+Word = TypeVar("Word", bound=StrEnum)
+
 
 @dataclass(frozen=True, slots=True)
 class OwnerText:
@@ -82,29 +85,21 @@ class ContentSource(Protocol):
     collection: Collection
     chunker_version: str
 
-    def read_wanted(
-        self, connection: Connection[TupleRow], space_id: str
-    ) -> WantedOwners: ...
+    def read_wanted(self, connection: Connection[TupleRow], space_id: str) -> WantedOwners: ...
 
     def read_texts(
         self, connection: Connection[TupleRow], owner_ids: Sequence[str]
     ) -> dict[str, OwnerText]: ...
 
-    def cut(
-        self, text: OwnerText, embedder: CachedEmbedder
-    ) -> list[tuple[TextSpan, int]]:
+    def cut(self, text: OwnerText, embedder: CachedEmbedder) -> list[tuple[TextSpan, int]]:
         """Spans with their token counts, in order."""
         ...
 
-    def verify(
-        self, body: str, spans: Sequence[TextSpan], embedder: CachedEmbedder
-    ) -> None:
+    def verify(self, body: str, spans: Sequence[TextSpan], embedder: CachedEmbedder) -> None:
         """Prove that ``spans`` are a sound cut of ``body``. Raises ChunkBoundaryError."""
         ...
 
-    def embed(
-        self, texts: Sequence[tuple[str, str]], embedder: CachedEmbedder
-    ) -> Vectors:
+    def embed(self, texts: Sequence[tuple[str, str]], embedder: CachedEmbedder) -> Vectors:
         """Vectors of (title, chunk text) pairs, in order."""
         ...
 
@@ -115,9 +110,7 @@ class UnitSource:
     collection = Collection.INFORMATION_UNITS
     chunker_version = UNIT_CHUNKER_VERSION
 
-    def read_wanted(
-        self, connection: Connection[TupleRow], space_id: str
-    ) -> WantedOwners:
+    def read_wanted(self, connection: Connection[TupleRow], space_id: str) -> WantedOwners:
         owners: dict[str, ProjectionOwner] = {}
         refused: list[QuarantinedItem] = []
         with connection.cursor(row_factory=dict_row) as cursor:
@@ -137,9 +130,7 @@ class UnitSource:
     ) -> dict[str, OwnerText]:
         return _read_texts(connection, "projection_unit_texts", owner_ids)
 
-    def cut(
-        self, text: OwnerText, embedder: CachedEmbedder
-    ) -> list[tuple[TextSpan, int]]:
+    def cut(self, text: OwnerText, embedder: CachedEmbedder) -> list[tuple[TextSpan, int]]:
         _, budget_tokens = budgets_for(embedder.space.max_tokens)
         chunks = chunk_unit(
             UnitVersionId(UUID(text.version_key)),
@@ -150,17 +141,11 @@ class UnitSource:
         )
         return [(chunk.span, chunk.token_count) for chunk in chunks]
 
-    def verify(
-        self, body: str, spans: Sequence[TextSpan], embedder: CachedEmbedder
-    ) -> None:
+    def verify(self, body: str, spans: Sequence[TextSpan], embedder: CachedEmbedder) -> None:
         _, budget_tokens = budgets_for(embedder.space.max_tokens)
-        verify_chunks(
-            body, spans, budget_tokens, lambda part: embedder.count_tokens([part])[0]
-        )
+        verify_chunks(body, spans, budget_tokens, lambda part: embedder.count_tokens([part])[0])
 
-    def embed(
-        self, texts: Sequence[tuple[str, str]], embedder: CachedEmbedder
-    ) -> Vectors:
+    def embed(self, texts: Sequence[tuple[str, str]], embedder: CachedEmbedder) -> Vectors:
         return embedder.embed_passages(
             [
                 embedding_text(
@@ -180,9 +165,7 @@ class DocumentSource:
     collection = Collection.PRODUCTION_DOCUMENTS
     chunker_version = DOCUMENT_CHUNKER_VERSION
 
-    def read_wanted(
-        self, connection: Connection[TupleRow], space_id: str
-    ) -> WantedOwners:
+    def read_wanted(self, connection: Connection[TupleRow], space_id: str) -> WantedOwners:
         owners: dict[str, ProjectionOwner] = {}
         refused: list[QuarantinedItem] = []
         taken_over: set[str] = set()
@@ -200,29 +183,18 @@ class DocumentSource:
     ) -> dict[str, OwnerText]:
         return _read_texts(connection, "projection_document_texts", owner_ids)
 
-    def cut(
-        self, text: OwnerText, embedder: CachedEmbedder
-    ) -> list[tuple[TextSpan, int]]:
+    def cut(self, text: OwnerText, embedder: CachedEmbedder) -> list[tuple[TextSpan, int]]:
         revision = int(text.version_key.rpartition("@")[2])
         spans = [
-            chunk.span
-            for chunk in chunk_document(DocumentId(text.owner_id), revision, text.body)
+            chunk.span for chunk in chunk_document(DocumentId(text.owner_id), revision, text.body)
         ]
-        return list(
-            zip(
-                spans, embedder.count_tokens([span.text for span in spans]), strict=True
-            )
-        )
+        return list(zip(spans, embedder.count_tokens([span.text for span in spans]), strict=True))
 
-    def verify(
-        self, body: str, spans: Sequence[TextSpan], embedder: CachedEmbedder
-    ) -> None:
+    def verify(self, body: str, spans: Sequence[TextSpan], embedder: CachedEmbedder) -> None:
         del embedder  # legacy chunks are measured in characters
         verify_chunks(body, spans, DOCUMENT_CHUNK_CHARS, len, DOCUMENT_OVERLAP_CHARS)
 
-    def embed(
-        self, texts: Sequence[tuple[str, str]], embedder: CachedEmbedder
-    ) -> Vectors:
+    def embed(self, texts: Sequence[tuple[str, str]], embedder: CachedEmbedder) -> Vectors:
         # A legacy chunk is longer than the model reads; it is embedded in windows so that nothing is cut in silence.
         return embedder.embed_long_passages(
             [f"{title}\n{chunk}" if title else chunk for title, chunk in texts]
@@ -248,9 +220,7 @@ def _sort_in(
     try:
         owner = _build_owner(source, row, extra, space_id)
     except (ValueError, PayloadContractError) as error:
-        refused.append(
-            QuarantinedItem(item_key=str(row["owner_id"]), field="", reason=str(error))
-        )
+        refused.append(QuarantinedItem(item_key=str(row["owner_id"]), field="", reason=str(error)))
     else:
         owners[owner.owner_id] = owner
 
@@ -275,9 +245,7 @@ def _build_owner(
         },
     }
     # An owner is refused now rather than in the middle of a batch: any chunk of it would fail alike.
-    validate_payload(
-        source.collection, chunk_payload(payload, TextSpan("", 0, 0), 0, 1)
-    )
+    validate_payload(source.collection, chunk_payload(payload, TextSpan("", 0, 0), 0, 1))
     return ProjectionOwner(
         owner_id=row["owner_id"],
         version_key=row["version_key"],
@@ -296,7 +264,7 @@ def parse_labels(row: Mapping[str, Any]) -> Labels:
         ValueError: A value is outside its vocabulary (an attached database may hold anything).
     """
 
-    def word(name: str, vocabulary: type[Any]) -> Any:
+    def word(name: str, vocabulary: type[Word]) -> Word | None:
         return None if row[name] is None else vocabulary(row[name])
 
     return Labels(
