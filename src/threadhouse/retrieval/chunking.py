@@ -184,12 +184,14 @@ def clip_title(title: str, budget_tokens: int, count_tokens: TokenCounter) -> st
         else:
             too_long = middle
     clipped = title[: borders[fits]]
+    candidates = [clipped.rstrip(), clipped]
     if not title[borders[fits]].isspace():
-        whole_words = clipped.rpartition(" ")[0]
+        whole_words = clipped.rpartition(" ")[0].rstrip()
         # Scripts without spaces: half a word loses less than most of the title.
-        if 3 * len(whole_words) >= 2 * len(clipped) and count_tokens(whole_words) <= budget_tokens:
-            clipped = whole_words
-    return clipped.rstrip()
+        if 3 * len(whole_words) >= 2 * len(clipped):
+            candidates.insert(0, whole_words)
+    # Less text is not always fewer tokens; the last candidate is known to fit.
+    return next((text for text in candidates if count_tokens(text) <= budget_tokens), clipped)
 
 
 def embedding_text(
