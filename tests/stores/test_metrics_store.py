@@ -148,7 +148,7 @@ def test_failed_day_leaves_the_old_figures_whole(database: Database, lake: Event
     assert read_daily_metrics(database, FIRST, FIRST).equals(before)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(rows=events(), seed=st.randoms(use_true_random=False))
 def test_any_split_and_order_of_arrivals_gives_the_marts_of_the_oracle(
     rows: list[dict[str, Any]],
