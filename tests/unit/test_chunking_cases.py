@@ -205,6 +205,13 @@ def test_a_title_is_not_clipped_to_words_when_that_has_more_tokens() -> None:
     assert clip_title("một hai bốn namx", 13, count) == "một hai bốn n"
 
 
+def test_a_title_keeps_its_last_space_when_it_would_not_fit_without() -> None:
+    def count(text: str) -> int:
+        return 99 if text == "một hai" else len(text)
+
+    assert clip_title("một hai  bốn năm", 8, count) == "một hai "
+
+
 def test_the_title_gives_way_when_the_joined_text_is_too_long() -> None:
     """Ten tokens appear at the seam, as they may with tokenizers that join across a line break."""
 
