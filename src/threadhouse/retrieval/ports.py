@@ -72,20 +72,43 @@ class VectorSearcher(Protocol):
         ...
 
     def search_bm25(
-        self, collection: str, vector_name: str, query: SparseVector, where: AllOf, limit: int
+        self,
+        collection: str,
+        vector_name: str,
+        query: SparseVector,
+        where: AllOf,
+        limit: int,
     ) -> list[ScoredPoint]:
         """Best points by IDF-weighted BM25; ``vector_name`` is ``bm25_accented`` or ``bm25_folded``."""
+        ...
+
+    def close(self) -> None:
+        """Give back what is held open; harmless when called twice."""
         ...
 
 
 class VectorStore(VectorSearcher, Protocol):
     """Write side of a collection. Every write has returned only when it is durable."""
 
-    def ensure_collection(self, alias: str, space: VectorSpace, generation: int = 1) -> str:
+    def ensure_collection(
+        self, alias: str, space: VectorSpace, generation: int | None = None
+    ) -> str:
         """Create the physical collection when absent, stamp it with the space, point a new alias at it.
 
+        Without ``generation``, the one that the alias points at is meant, and 1 when there is none.
         Returns the physical name. Raises SpaceMismatchError when the alias holds another space.
         """
+        ...
+
+    def create_collection(self, alias: str, space: VectorSpace, generation: int = 1) -> str:
+        """Create a physical collection beside the one in use; fill it, publish it, then ``switch_alias``.
+
+        Returns the physical name.
+        """
+        ...
+
+    def switch_alias(self, alias: str, physical: str) -> None:
+        """Point an alias at a physical collection, in one step for readers. Raises CollectionUnknownError."""
         ...
 
     def upsert(self, collection: str, space_id: str, points: Iterable[VectorPoint]) -> int:
@@ -107,5 +130,3 @@ class VectorStore(VectorSearcher, Protocol):
         ...
 
     def drop_collection(self, collection: str) -> None: ...
-
-    def close(self) -> None: ...

@@ -189,9 +189,7 @@ def check_point(manifest: CollectionManifest, point: VectorPoint) -> int:
         raise DimensionMismatchError(msg)
     _require_direction(point.dense, f"The vector of point {point.point_id}")
     size = check_payload(point.point_id, point.payload) + _FLOAT_BYTES * manifest.space.dim
-    for name, sparse in zip(
-        BM25_VECTORS, (point.bm25_accented, point.bm25_folded), strict=True
-    ):
+    for name, sparse in zip(BM25_VECTORS, (point.bm25_accented, point.bm25_folded), strict=True):
         check_sparse(sparse, f"{name} of point {point.point_id}")
         size += _TERM_BYTES * len(sparse.indices)
     return size

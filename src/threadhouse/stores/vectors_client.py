@@ -96,7 +96,10 @@ class ClientVectorStore:
 
     @contextmanager
     def _calling(self, collection: str = "") -> Generator[None, None, None]:
-        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+        from qdrant_client.http.exceptions import (
+            ResponseHandlingException,
+            UnexpectedResponse,
+        )
 
         try:
             yield
@@ -230,7 +233,12 @@ class ClientVectorStore:
         return self._search(manifest.physical, row, query.space_id, where, limit)
 
     def search_bm25(
-        self, collection: str, vector_name: str, query: SparseVector, where: AllOf, limit: int
+        self,
+        collection: str,
+        vector_name: str,
+        query: SparseVector,
+        where: AllOf,
+        limit: int,
     ) -> list[ScoredPoint]:
         """Best points by BM25, with the IDF of what ``where`` lets the asker see."""
         from qdrant_client import models
@@ -513,5 +521,7 @@ def _vectors(space_id: str, point: VectorPoint) -> dict[str, models.Vector]:
 def _stored(record: models.Record, space_id: str, with_vectors: bool) -> StoredPoint:
     dense = None
     if with_vectors:
-        dense = np.asarray(cast("dict[str, list[float]]", record.vector)[space_id], dtype=np.float32)
+        dense = np.asarray(
+            cast("dict[str, list[float]]", record.vector)[space_id], dtype=np.float32
+        )
     return StoredPoint(UUID(str(record.id)), cast("dict[str, Json]", record.payload or {}), dense)
