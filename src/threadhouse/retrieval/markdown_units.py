@@ -182,7 +182,7 @@ def _read_front_matter(tokens: list[Token], path: str) -> _FrontMatter:
         return front
     content = tokens[0].content
     try:
-        node = yaml.compose(content, Loader=yaml.SafeLoader)
+        node = _compose(content)
         if node is not None and not isinstance(node, yaml.MappingNode):
             front.faults.append(
                 _fault(path, "", "the front matter is no list of names and values", 1)
@@ -216,6 +216,10 @@ def _take_value(
         return
     front.values[name] = _plain(value_node, constructed)
     front.lines[name] = line
+
+
+def _compose(content: str) -> yaml.Node | None:
+    return cast("Any", yaml).compose(content, Loader=yaml.SafeLoader)
 
 
 def _construct(node: yaml.Node) -> object:
@@ -334,12 +338,7 @@ def _sections(
             number, attributes = str(top), dict(heading.attributes)
             handed_down = attributes
         body = _slice(lines, heading.end_line, following.first_line if following else len(lines))
-        if (
-            not body.strip()
-            and heading.tag != _SUB
-            and following is not None
-            and following.tag == _SUB
-        ):
+        if not body.strip() and following is not None and following.tag > heading.tag:
             grouping.append(heading.title)
             continue
         sections.append(

@@ -10,11 +10,11 @@ import re
 import string
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Self, cast
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
-from threadhouse.retrieval.sources import FRONT_MATTER_KEYS, ROW_TYPES, LoadTable
+from threadhouse.retrieval.sources import FRONT_MATTER_KEYS, ROW_TYPES, LoadTable, as_list
 
 
 class _MappingPart(BaseModel):
@@ -179,12 +179,7 @@ class Feed(_MappingPart):
     def _exploded(self, row: Mapping[str, object]) -> Iterable[Mapping[str, object]]:
         if self.explode is None:
             return [row]
-        elements = cast("list[object] | object", row.get(self.explode))
-        return (
-            [{**row, self.explode: element} for element in elements]
-            if isinstance(elements, list)
-            else []
-        )
+        return [{**row, self.explode: element} for element in as_list(row.get(self.explode))]
 
 
 class TableFile(_MappingPart):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 from uuid import UUID, uuid5
 
 from pydantic import (
@@ -170,20 +170,27 @@ def _blank_to_none(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
 
-def _as_list(value: object) -> object:
-    """A list as JSON, YAML and Parquet give it, or as people write it into one cell: ``a; b`` or ``["a", "b"]``."""
+def as_list(value: object) -> list[object]:
+    """A list as JSON, YAML and Parquet give it, or as people write it into one cell: ``a; b`` or ``["a", "b"]``.
+
+    Raises:
+        ValueError: The value is no list and cannot be read as one.
+    """
     if value is None:
         return []
+    found: object = value
     if isinstance(value, str):
         stripped = value.strip()
-        if stripped.startswith("["):
-            try:
-                return json.loads(stripped)
-            except json.JSONDecodeError:
-                message = "starts like a JSON list but is none"
-                raise ValueError(message) from None
-        return [part for part in _LIST_SEPARATOR.split(stripped) if part]
-    return value
+        if not stripped.startswith("["):
+            return [part for part in _LIST_SEPARATOR.split(stripped) if part]
+        try:
+            found = json.loads(stripped)
+        except json.JSONDecodeError:
+            found = None
+    if not isinstance(found, list | tuple):
+        message = "is no list"
+        raise ValueError(message)
+    return list(cast("list[object]", found))
 
 
 def _as_object(value: object) -> object:
@@ -222,7 +229,7 @@ Key = Annotated[Text, AfterValidator(_not_blank)]
 Body = Annotated[Text, AfterValidator(_body)]
 Prose = Annotated[Text, AfterValidator(_short_lines)]
 OptionalText = Annotated[Text | None, BeforeValidator(_blank_to_none)]
-TextList = Annotated[tuple[Key, ...], BeforeValidator(_as_list)]
+TextList = Annotated[tuple[Key, ...], BeforeValidator(as_list)]
 Instant = Annotated[datetime, AfterValidator(_in_utc)]
 OptionalInstant = Annotated[Instant | None, BeforeValidator(_blank_to_none)]
 Revision = Annotated[int, Field(ge=1, lt=2**31)]

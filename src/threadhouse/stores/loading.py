@@ -9,6 +9,7 @@ write and leaves no trace in the change log. Each batch is one transaction: a lo
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -76,6 +77,9 @@ Progress = Callable[[str, int, int], None]
 BATCH_ROWS = 2_000
 BATCH_CHARS = 8_000_000
 
+# Source, key, field and reason share one index entry of at most 2,704 bytes; a field or a key may hold a whole text by mistake.
+_MAX_SOURCE_BYTES, _MAX_ITEM_KEY_BYTES, _MAX_FIELD_BYTES, _MAX_REASON_BYTES = 700, 900, 200, 700
+
 # The last is what a key longer than an index page holds raises.
 _FAULTS_OF_A_ROW = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
 
@@ -101,7 +105,7 @@ def load_path(
     files = survey(path, rules)
     # A mapping reads other rows of the same folder, so its faults are its own.
     parts = [path.resolve().as_posix(), rules.name or mapping.stem if rules and mapping else None]
-    source = "load:" + ":".join(part for part in parts if part)
+    source = _bounded("load:" + ":".join(part for part in parts if part), _MAX_SOURCE_BYTES)
     with (
         database.connect(autocommit=True) as connection,
         _single_load(connection, database.lock_timeout_s),
@@ -359,7 +363,13 @@ class _Load:
         if not feed.takes(record.values):
             counts.filtered += 1
             return []
-        return feed.translate(record.values)
+        try:
+            return list(feed.translate(record.values))
+        except ValueError as error:  # only a list that is none gets here
+            key = f"file:{record.origin.file}:{record.origin.line or 0}"
+            counts.read += 1
+            self._refuse(table, Fault(key, record.origin, feed.explode or "", str(error)))
+            return []
 
     def _flush_rows(self, table: LoadTable, batch: list[CheckedRow]) -> None:
         if table is LoadTable.PRODUCTION_DOCUMENT:
@@ -395,9 +405,9 @@ class _Load:
     def _keep_quarantine(self) -> None:
         items = [
             QuarantinedItem(
-                fault.item_key,
-                fault.field,
-                fault.reason,
+                _bounded(fault.item_key, _MAX_ITEM_KEY_BYTES),
+                _bounded(fault.field, _MAX_FIELD_BYTES),
+                _bounded(fault.reason, _MAX_REASON_BYTES),
                 fault.origin.file,
                 fault.origin.line,
                 fault.raw,
@@ -702,6 +712,14 @@ def _plain_row(row: SourceRow) -> dict[str, Any]:
 
 def _flags(row: FlaggedRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in FLAG_NAMES}
+
+
+def _bounded(text: str, limit_bytes: int) -> str:
+    """The text in a form that Postgres stores and indexes: cut texts end in a hash, so that they stay different."""
+    clean = text.replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "backslashreplace")
+    if len(clean) <= limit_bytes:
+        return clean.decode()
+    return f"{clean[: limit_bytes - 20].decode(errors='ignore')}…{hashlib.sha256(clean).hexdigest()[:12]}"
 
 
 RowT = TypeVar("RowT", bound=SourceRow)
