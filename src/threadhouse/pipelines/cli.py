@@ -295,9 +295,14 @@ def ui(*, port: int) -> None:
 
     The schedules run as long as it does: until Ctrl-C or `threadhouse stop`.
     """
-    from threadhouse.pipelines.ui_processes import serving, wait_until_it_answers
+    from threadhouse.pipelines.ui_processes import (
+        require_free_port,
+        serving,
+        wait_until_it_answers,
+    )
 
     settings = _settings()
+    require_free_port(port)
     _open_database(settings)
     with serving(settings.home, port) as server:
         if wait_until_it_answers(server, port, UI_START_TIMEOUT_S):
