@@ -144,8 +144,8 @@ def test_the_same_text_in_another_normal_form_and_newline_style_writes_nothing(
     load_path(database, write(tmp_path, a=text))
     before = change_count(database)
     nasty = "\ufeff" + unicodedata.normalize("NFD", text).replace("\n", "\r\n")
-    load_path(database, write(tmp_path, a=nasty))
-    assert change_count(database) == before
+    report = load_path(database, write(tmp_path, a=nasty))
+    assert (report.write_count, change_count(database)) == (0, before)
 
 
 def test_a_changed_text_makes_one_version_and_moves_the_pointer(
@@ -191,8 +191,8 @@ def test_older_texts_loaded_again_write_nothing(database: Database, tmp_path: Pa
     write(tmp_path, revisions__a=FRONT + "## Một\nA\n", documents__a=FRONT + "## Một\nA2\n")
     load_path(database, tmp_path)
     before = change_count(database)
-    load_path(database, tmp_path)
-    assert change_count(database) == before
+    report = load_path(database, tmp_path)
+    assert (report.write_count, change_count(database)) == (0, before)
 
 
 def test_a_unit_that_only_an_older_text_has_is_superseded(
@@ -215,9 +215,10 @@ def test_a_file_with_a_stated_revision_keeps_its_place_in_history(
     newer = FRONT.replace("title:", "revision: 5\ntitle:") + "## Một\nE\n"
     older = FRONT.replace("title:", "revision: 3\ntitle:").replace("public\n", "internal\n", 1)
     load_path(database, write(tmp_path, a=newer))
-    load_path(database, write(tmp_path, a=older + "## Một\nC\n"))
+    load_path(database, write(tmp_path, a=older + "## Một {risk_class=high}\nC\n"))
     assert versions(database, "QC/1") == [(3, "C", False), (5, "E", True)]
     assert rows(database, "select revision, visibility from production_document") == [(5, "public")]
+    assert rows(database, "select risk_class from tac_logical_unit") == [(None,)]
 
 
 def test_wrong_files_are_refused_one_by_one_and_the_rest_loads(
@@ -361,254 +362,11 @@ def test_a_member_can_be_named_by_address_or_by_its_whole_document(
     whole = {**member, "document_id": "d1", "role": "supporting"}
     write_rows(tmp_path, "thread_membership", whole, {**member, "canonical_address": "A/2"})
     load_path(database, tmp_path)
-    found = rows(
-        database,
-        "select canonical_address, title, body, visibility, readiness from source.information_unit order by ordinal",
-    )
-    assert found == [
-        ("QC/0", "Quy chế", "Mở đầu", "public", "published"),
-        ("QC/mot", "Một", "A", "employee", "published"),
-    ]
-
-
-def test_loading_again_writes_nothing(database: Database, tmp_path: Path) -> None:
-    write(tmp_path, a=FRONT + "## Một\nA\n", b="# Khác\n\nB\n")
-    load_path(database, tmp_path)
-    before = change_count(database)
-    report = load_path(database, tmp_path)
-    assert (report.write_count, change_count(database)) == (0, before)
-
-
-def test_the_same_text_in_another_normal_form_and_newline_style_writes_nothing(
-    database: Database, tmp_path: Path
-) -> None:
-    text = FRONT + "## Điều một\n\nNội dung\n"
-    load_path(database, write(tmp_path, a=text))
-    before = change_count(database)
-    nasty = "\ufeff" + unicodedata.normalize("NFD", text).replace("\n", "\r\n")
-    load_path(database, write(tmp_path, a=nasty))
-    assert change_count(database) == before
-
-
-def test_a_changed_text_makes_one_version_and_moves_the_pointer(
-    database: Database, tmp_path: Path
-) -> None:
-    load_path(database, write(tmp_path, a=FRONT + "## Một\nA\n## Hai\nB\n"))
-    report = load_path(database, write(tmp_path, a=FRONT + "## Một\nA2\n## Hai\nB\n"))
-    assert report.of(LoadTable.LOGICAL_UNIT).new_versions == 1
-    assert versions(database, "QC/1") == [(1, "A", False), (2, "A2", True)]
-    assert versions(database, "QC/2") == [(1, "B", True)]
-
-
-def test_a_changed_flag_makes_no_version(database: Database, tmp_path: Path) -> None:
-    load_path(database, write(tmp_path, a=FRONT + "## Một\nA\n"))
-    report = load_path(database, write(tmp_path, a=FRONT + "## Một {visibility=internal}\nA\n"))
-    counts = report.of(LoadTable.LOGICAL_UNIT)
-    assert (counts.updated, counts.new_versions) == (1, 0)
-
-
-def test_what_a_file_no_longer_says_is_kept(database: Database, tmp_path: Path) -> None:
-    load_path(database, write(tmp_path, a=FRONT + "## Một\nA\n## Hai\nB\n"))
-    load_path(database, write(tmp_path, a=FRONT + "## Một\nA\n"))
-    assert versions(database, "QC/2") == [(1, "B", True)]
-
-
-def test_older_texts_come_first_and_only_changed_units_get_two_versions(
-    database: Database, tmp_path: Path
-) -> None:
-    write(
-        tmp_path,
-        revisions__a=FRONT + "## Một\nA\n## Hai\nB\n",
-        documents__a=FRONT + "## Một\nA2\n## Hai\nB\n## Ba\nC\n",
-    )
-    load_path(database, tmp_path)
-    assert versions(database, "QC/1") == [(1, "A", False), (2, "A2", True)]
-    assert versions(database, "QC/2") == [(1, "B", True)]
-    assert rows(database, "select revision, body like '%A2%' from production_document") == [
-        (2, True)
-    ]
-
-
-def test_older_texts_loaded_again_write_nothing(database: Database, tmp_path: Path) -> None:
-    write(tmp_path, revisions__a=FRONT + "## Một\nA\n", documents__a=FRONT + "## Một\nA2\n")
-    load_path(database, tmp_path)
-    before = change_count(database)
-    load_path(database, tmp_path)
-    assert change_count(database) == before
-
-
-def test_a_unit_that_only_an_older_text_has_is_superseded(
-    database: Database, tmp_path: Path
-) -> None:
-    write(
-        tmp_path,
-        revisions__a=FRONT + "## Một\nA\n## Cũ {#cu}\nX\n",
-        documents__a=FRONT + "## Một\nA\n",
-    )
-    load_path(database, tmp_path)
-    assert rows(
-        database, "select canonical_address, readiness from source.information_unit order by 1"
-    ) == [("QC/1", "published"), ("QC/cu", "superseded")]
-
-
-def test_a_file_with_a_stated_revision_keeps_its_place_in_history(
-    database: Database, tmp_path: Path
-) -> None:
-    newer = FRONT.replace("title:", "revision: 5\ntitle:") + "## Một\nE\n"
-    older = FRONT.replace("title:", "revision: 3\ntitle:").replace("public\n", "internal\n", 1)
-    load_path(database, write(tmp_path, a=newer))
-    load_path(database, write(tmp_path, a=older + "## Một\nC\n"))
-    assert versions(database, "QC/1") == [(3, "C", False), (5, "E", True)]
-    assert rows(database, "select revision, visibility from production_document") == [(5, "public")]
-
-
-def test_wrong_files_are_refused_one_by_one_and_the_rest_loads(
-    database: Database, tmp_path: Path
-) -> None:
-    write(
-        tmp_path,
-        good=FRONT + "A",
-        date=FRONT.replace("d1", "d2").replace("title:", "created: 2025-30-01\ntitle:") + "A",
-        nul="a\0b",
-    )
-    (tmp_path / "latin.md").write_bytes("Điều".encode("utf-16"))
-    (tmp_path / "bytes.txt").write_bytes(b"one\ntwo \xff")
-    (tmp_path / "page.html").write_text("<p>")
-    report = load_path(database, tmp_path)
-    assert rows(database, "select document_id from production_document") == [("d1",)]
-    assert {reason.split(" ")[0] for reason in refused(report)} == {
-        "bytes.txt:2",
-        "date.md:3",
-        "latin.md",
-        "nul.md",
-    }
-    assert [file.file for file in report.skipped] == ["page.html"]
-
-
-def test_a_path_that_another_document_holds_is_refused(database: Database, tmp_path: Path) -> None:
-    load_path(database, write_rows(tmp_path, "production_document", {**DOCUMENT, "path": "x"}))
-    report = load_path(
-        database,
-        write_rows(tmp_path, "production_document", {**DOCUMENT, "document_id": "d2", "path": "x"}),
-    )
-    assert refused(report) == [
-        "production_document.jsonl:1 path: x is the path of document d1 already"
-    ]
-
-
-# --- Tables ---
-
-
-def test_tables_load_in_the_order_of_their_references(database: Database, tmp_path: Path) -> None:
-    load_path(database, write_tables(tmp_path))
-    assert rows(
-        database, "select thread_id, logical_unit_id, confidence from thread_membership"
-    ) == [("t1", "u1", 1.0)]
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_csv_and_parquet_load_like_jsonl(database: Database, tmp_path: Path, ending: str) -> None:
-    tables = {
-        "production_document": DOCUMENT,
-        "tac_logical_unit": {**UNIT, "body": 'Một "hai"\n\nba, bốn'},
-    }
-    for table, row in tables.items():
-        frame = pl.DataFrame([row])
-        path = tmp_path / f"{table}.{ending}"
-        frame.write_csv(path) if ending == "csv" else frame.write_parquet(path)
-    load_path(database, tmp_path)
-    assert versions(database, "u1") == [(1, 'Một "hai"\n\nba, bốn', True)]
-
-
-def test_broken_lines_are_refused_by_number_and_the_rest_loads(
-    database: Database, tmp_path: Path
-) -> None:
-    path = write_rows(
-        tmp_path, "semantic_thread", THREAD, '{"thread_id": ', "[1]", '{"thread_id": NaN}',
-        '{"thread_id": "a", "thread_id": "b"}', {**THREAD, "thread_id": "t2", "visibility": "x"}, {"thread_id": "t3"},
-    )  # fmt: skip
-    with (tmp_path / "semantic_thread.jsonl").open("ab") as file:
-        file.write(b'{"thread_id": "t9", "title": "\xff"}\n')
-    report = load_path(database, path)
-    assert rows(database, "select thread_id from semantic_thread") == [("t1",)]
-    assert [reason.split(" ")[0] for reason in refused(report)] == [
-        f"semantic_thread.jsonl:{line}" for line in range(2, 9)
-    ]
-
-
-def test_csv_with_too_few_columns_or_wrong_bytes_is_refused_by_line(
-    database: Database, tmp_path: Path
-) -> None:
-    good = 'thread_id,title\nt1,"hai\ndòng"\nt2\n'.encode()
-    (tmp_path / "semantic_thread.csv").write_bytes(good + b"t3,\xff\nt4,x,y\nt5,ok\n")
-    report = load_path(database, tmp_path)
-    assert rows(database, "select thread_id, title from semantic_thread order by 1") == [
-        ("t1", "hai\ndòng"),
-        ("t5", "ok"),
-    ]
-    assert refused(report) == [
-        "semantic_thread.csv:4 (whole item): has 1 columns instead of 2",
-        "semantic_thread.csv:5 (whole item): is not UTF-8",
-        "semantic_thread.csv:6 (whole item): has 3 columns instead of 2",
-    ]
-
-
-def test_a_broken_parquet_file_is_refused_as_a_whole(database: Database, tmp_path: Path) -> None:
-    (tmp_path / "semantic_thread.parquet").write_bytes(b"PAR1 not really")
-    assert "is not a readable Parquet file" in refused(load_path(database, tmp_path))[0]
-
-
-def test_references_to_what_is_not_loaded_are_refused(database: Database, tmp_path: Path) -> None:
-    write_tables(tmp_path)
-    write_rows(
-        tmp_path, "thread_membership", MEMBER, {**MEMBER, "thread_id": "t9"}, {**MEMBER, "logical_unit_id": "u9"},
-        {**MEMBER, "confidence": 1.7},
-    )  # fmt: skip
-    write_rows(tmp_path, "tac_unit_version", {"logical_unit_id": "u9", "body": "x"})
-    report = load_path(database, tmp_path)
-    assert sorted(refused(report)) == [
-        "tac_unit_version.jsonl:1 logical_unit_id: unit u9 is not loaded",
-        "thread_membership.jsonl:2 thread_id: thread t9 is not loaded",
-        "thread_membership.jsonl:3 logical_unit_id: unit u9 is not loaded",
-        "thread_membership.jsonl:4 confidence: 1.7: input should be less than or equal to 1",
-    ]
-    assert len(rows(database, "select from thread_membership")) == 1
-
-
-def test_a_row_that_only_the_database_can_refuse_does_not_take_its_batch_along(
-    database: Database, tmp_path: Path
-) -> None:
-    # No check of ours knows how long an index entry may be; uncompressible, or it would fit after all.
-    endless = "".join(chr(0x4E00 + (number * 7919) % 20000) for number in range(3000))
-    many = [{**THREAD, "thread_id": f"t{number}"} for number in range(40)]
-    write_rows(
-        tmp_path, "semantic_thread", *many[:20], {**THREAD, "thread_id": endless}, *many[20:]
-    )
-    report = load_path(database, tmp_path)
-    assert len(rows(database, "select from semantic_thread")) == 40
-    assert len(report.quarantined) == 1
-
-
-def test_a_member_can_be_named_by_address_or_by_its_whole_document(
-    database: Database, tmp_path: Path
-) -> None:
-    write_tables(tmp_path)
-    write_rows(
-        tmp_path,
-        "tac_logical_unit",
-        UNIT,
-        {**UNIT, "logical_unit_id": "u2", "canonical_address": "A/2"},
-    )
-    member = {key: value for key, value in MEMBER.items() if key != "logical_unit_id"}
-    write_rows(
-        tmp_path, "thread_membership", {**member, "document_id": "d1", "role": "supporting"}, {**member, "canonical_address": "A/2"}
-    )  # fmt: skip
-    load_path(database, tmp_path)
     found = "select logical_unit_id, role from thread_membership order by 1"
     assert rows(database, found) == [("u1", "supporting"), ("u2", "canonical")]
     before = change_count(database)
-    load_path(database, tmp_path)
-    assert change_count(database) == before
+    report = load_path(database, tmp_path)
+    assert (report.write_count, change_count(database)) == (0, before)
 
 
 def test_a_stored_revision_cannot_get_another_text(database: Database, tmp_path: Path) -> None:
