@@ -242,11 +242,17 @@ def count_rates(events: pl.DataFrame, days: Sequence[date]) -> pl.DataFrame:
     """
     wanted = events.lazy().filter(pl.col("local_day").is_in(list(days)))
     queries = _query_facts(wanted)
-    facts = {Grain.QUERY: queries, Grain.SUGGESTION: _suggestion_facts(wanted, queries)}
-    counted = [
-        _count(facts[grain], [rate for rate in RATES if rate.grain is grain]) for grain in Grain
-    ]
-    counts = pl.concat(pl.collect_all(counted))
+    # Both once, then counted in memory: the plan below would read them again for every rate.
+    facts = dict(
+        zip(
+            (Grain.QUERY, Grain.SUGGESTION),
+            pl.collect_all([queries, _suggestion_facts(wanted, queries)]),
+            strict=True,
+        )
+    )
+    counts = pl.concat(
+        [_count(facts[grain], [rate for rate in RATES if rate.grain is grain]) for grain in Grain]
+    )
     return _finish(pl.concat([counts, _empty_cells(days)]))
 
 
@@ -281,34 +287,43 @@ def sum_rates(
 def _query_facts(events: pl.LazyFrame) -> pl.LazyFrame:
     """One row per query: how it was answered and what was reported about it."""
     key = ["local_day", "query_id"]
-    in_order = pl.struct("occurred_at", "event_id")
+    # Groups keep the order of their rows, and one sort is far cheaper than one for every group.
+    in_order = ["occurred_at", "event_id"]
     queries = (
         events.filter(pl.col("type") == EventType.QUERY.value)
+        .sort(in_order)
         .group_by(key)
-        .agg(pl.col("lane", "thread_id", "resolution_path").sort_by(in_order).first())
+        .agg(pl.col("lane", "thread_id", "resolution_path").first())
     )
-    is_verdict = pl.col("type") == EventType.SUFFICIENCY_VERDICT.value
+    verdicts = (
+        events.filter(pl.col("type") == EventType.SUFFICIENCY_VERDICT.value)
+        .sort(in_order)
+        .group_by(key)
+        .agg(pl.col("sufficient").last().alias("is_sufficient"))
+        .with_columns(has_sufficiency_verdict=pl.lit(value=True))
+    )
     reports = (
-        events.filter(pl.col("query_id").is_not_null())
+        events.filter(pl.col("type") != EventType.QUERY.value)
         .group_by(key)
         .agg(
             _any(EventType.PACK_DELIVERED).alias("has_pack"),
-            is_verdict.any().alias("has_sufficiency_verdict"),
-            pl.col("sufficient")
-            .filter(is_verdict)
-            .sort_by(in_order.filter(is_verdict))
-            .last()
-            .fill_null(value=False)
-            .alias("is_sufficient"),
             _any(EventType.WRONG_THREAD).alias("has_wrong_thread"),
             _any(EventType.NOISY_CONTEXT).alias("has_noisy_context"),
             _any(EventType.MISSING_THREAD_CONFIRMED).alias("has_missing_thread"),
             _any(EventType.EXTRA_SEARCH).alias("has_extra_search"),
         )
     )
-    return queries.join(reports, on=key, how="left").with_columns(
-        is_judged=pl.any_horizontal(
-            "has_sufficiency_verdict", "has_wrong_thread", "has_noisy_context", "has_missing_thread"
+    return (
+        queries.join(reports, on=key, how="left")
+        .join(verdicts, on=key, how="left")
+        .with_columns(pl.col("is_sufficient", "^has_.*$").fill_null(value=False))
+        .with_columns(
+            is_judged=pl.any_horizontal(
+                "has_sufficiency_verdict",
+                "has_wrong_thread",
+                "has_noisy_context",
+                "has_missing_thread",
+            )
         )
     )
 
@@ -317,7 +332,8 @@ def _suggestion_facts(events: pl.LazyFrame, queries: pl.LazyFrame) -> pl.LazyFra
     """One row per suggested thread of a query; one per query whose choice nobody reported."""
     key = ["local_day", "query_id", "thread_id"]
     suggested = (
-        events.group_by(key)
+        events.filter(pl.col("type").is_in([EventType.SUGGESTION.value, EventType.REJECTION.value]))
+        .group_by(key)
         .agg(
             _any(EventType.SUGGESTION).alias("is_suggested"),
             _any(EventType.REJECTION).alias("is_rejected"),
@@ -344,7 +360,7 @@ def _any(kind: EventType) -> pl.Expr:
     return (pl.col("type") == kind.value).any()
 
 
-def _count(facts: pl.LazyFrame, rates: Sequence[RateDefinition]) -> pl.LazyFrame:
+def _count(facts: pl.DataFrame, rates: Sequence[RateDefinition]) -> pl.DataFrame:
     """Counts of every rate by day, lane and thread, by lane, by thread, and by neither."""
     flags = facts.select(
         *_CELL,
@@ -354,7 +370,7 @@ def _count(facts: pl.LazyFrame, rates: Sequence[RateDefinition]) -> pl.LazyFrame
         pl.exclude(*_CELL).sum(),
     )
     per_thread = [rate.name for rate in rates if rate.is_per_thread]
-    levels: list[pl.LazyFrame] = []
+    levels: list[pl.DataFrame] = []
     for lane in (pl.col("lane"), pl.lit(OVERALL).alias("lane")):
         all_threads = finest.with_columns(lane, thread_id=pl.lit(""))
         one_thread = finest.filter(pl.col("thread_id").is_not_null()).with_columns(lane)
@@ -375,7 +391,7 @@ def _parts(rate: RateDefinition) -> list[tuple[str, pl.Expr]]:
     ]
 
 
-def _unpivot(wide: pl.LazyFrame, metrics: Sequence[str]) -> pl.LazyFrame:
+def _unpivot(wide: pl.DataFrame, metrics: Sequence[str]) -> pl.DataFrame:
     sums = wide.group_by(_CELL).agg(pl.exclude(*_CELL).sum())
     return pl.concat(
         [
