@@ -107,12 +107,23 @@ def test_an_unreachable_database_is_one_sentence_without_the_password(
     assert "s3cret" not in told.stderr
 
 
-def test_what_nobody_foresaw_is_one_sentence_unless_debug(untouched: CommandLine) -> None:
+def test_a_home_that_is_a_file_is_one_sentence(untouched: CommandLine) -> None:
     untouched.home.write_text("a file where the home should be")
     done = untouched("migrate")
     assert (done.returncode, len(lines(done.stderr))) == (1, 1)
-    assert "Traceback" not in done.stderr
-    assert "Traceback" in untouched("--debug", "migrate").stderr
+    assert "is not a folder" in done.stderr
+
+
+def test_what_nobody_foresaw_is_one_sentence_and_a_log_unless_debug(untouched: CommandLine) -> None:
+    (untouched.home / "models" / "records" / "a-folder-where-a-file-should-be.json").mkdir(
+        parents=True
+    )
+    done = untouched("model", "list")
+    assert (done.returncode, len(lines(done.stderr))) == (1, 1)
+    log = untouched.home / "logs" / "unexpected.log"
+    assert str(log) in done.stderr
+    assert "Traceback" in log.read_text()
+    assert "Traceback" in untouched("--debug", "model", "list").stderr
 
 
 def test_doctor_on_a_new_machine_says_make_nightly_and_makes_nothing(

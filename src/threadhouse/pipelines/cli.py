@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from threadhouse import __version__
-from threadhouse.retrieval.errors import LoadError, ThreadhouseError
+from threadhouse.retrieval.errors import ConfigurationError, LoadError, ThreadhouseError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -299,18 +300,29 @@ def ui(*, port: int) -> None:
         require_free_port,
         serving,
         wait_until_it_answers,
+        was_asked_to_end,
     )
 
     settings = _settings()
     require_free_port(port)
     _open_database(settings)
-    with serving(settings.home, port) as server:
-        if wait_until_it_answers(server, port, UI_START_TIMEOUT_S):
-            click.echo(f"The UI is at http://127.0.0.1:{port} (Ctrl-C ends it)")
-        code = server.wait()
-    if code not in {0, -15, EXIT_INTERRUPTED}:
-        message = f"The UI ended by itself with code {code}; its last lines above say why."
+    # A closed terminal and a service manager end it the way Ctrl-C does: with its servers.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        with serving(settings.home, port) as server:
+            if wait_until_it_answers(server, port, UI_START_TIMEOUT_S):
+                click.echo(f"The UI is at http://127.0.0.1:{port} (Ctrl-C ends it)")
+            code = server.wait()
+            was_wanted = was_asked_to_end(settings.home)
+    except KeyboardInterrupt:
+        code, was_wanted = 0, True
+    if not was_wanted:
+        message = (
+            f"The UI ended by itself with code {code}; its last lines above say why."
+        )
         raise click.ClickException(message)
+    click.echo("The UI has ended.")
 
 
 @cli.command()
@@ -551,7 +563,11 @@ def _secrets() -> list[str]:
 def _settings() -> Settings:
     from threadhouse.stores.settings import Settings
 
-    return Settings.from_environment()
+    settings = Settings.from_environment()
+    if settings.home.exists() and not settings.home.is_dir():
+        message = f"THREADHOUSE_HOME is {settings.home}, which is not a folder; name another place."
+        raise ConfigurationError(message)
+    return settings
 
 
 def _open_database(settings: Settings) -> Database:

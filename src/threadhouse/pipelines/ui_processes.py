@@ -31,6 +31,9 @@ STOP_TIMEOUT_S = 20.0
 
 # The clock that start times are counted from is read anew each time, so two readings may differ a little.
 SAME_PROCESS_S = 2.0
+# "dagster dev" is the one command of the installed packages that lets webserver and daemon share a code server, which halves
+# their memory. Its successor is a package of its own.
+_SUPERSEDED = "ignore:Function `dev_command` is superseded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ def serving(home: Path, port: int) -> Generator[subprocess.Popen[bytes], None, N
         raise StoreLockedError(message)
     require_free_port(port)
     instance = prepare_instance(home)
-    command = [sys.executable, "-m", "dagster", "dev", "-m", DEFINITIONS_MODULE]
+    command = [sys.executable, "-W", _SUPERSEDED, "-m", "dagster", "dev", "-m", DEFINITIONS_MODULE]
     command += ["-h", HOST, "-p", str(port), "--log-level", "warning"]
     environment = {**os.environ, "DAGSTER_HOME": str(instance), "THREADHOUSE_HOME": str(home)}
     # Its own group: Ctrl-C reaches this process alone, which then ends the servers in order.
@@ -159,15 +162,22 @@ def stop_ui(home: Path) -> UiRecord | None:
     Raises:
         StoreLockedError: It did not end in time.
     """
-    record = running_ui(home)
+    record, path = running_ui(home), _record_path(home)
     if record is not None:
+        # Whoever waits for the UI sees by the missing record that its end was wanted.
+        aside = path.replace(path.with_suffix(".ending"))
         _end_tree(record.pid)
         if record.find() is not None:
+            aside.replace(path)
             message = f"The UI (process {record.pid}) did not end; try again."
             raise StoreLockedError(message)
-    with suppress(FileNotFoundError, NotADirectoryError):
-        _record_path(home).unlink()
+        aside.unlink(missing_ok=True)
     return record
+
+
+def was_asked_to_end(home: Path) -> bool:
+    """Whether the UI that just ended did so because of `stop_ui`."""
+    return not _record_path(home).exists()
 
 
 def _record_path(home: Path) -> Path:
