@@ -131,7 +131,7 @@ def test_report_of_a_day_and_lane_is_one_row(counted: Database) -> None:
             report_day=DAY,
             lane="overall",
             window_days=28,
-            figures=figures.as_json(),
+            figures=figures.to_json(),
             markdown=markdown,
             html_path=None,
         )

@@ -184,7 +184,7 @@ def test_figures_are_json_without_nan() -> None:
     figures = _figures(
         TWO_LANES, packs=(CountFigure("customer", 3, "", datetime(2026, 11, 22, tzinfo=UTC)),)
     )
-    text = json.dumps(figures.as_json(), allow_nan=False)
+    text = json.dumps(figures.to_json(), allow_nan=False)
     assert '"last_at": "2026-11-22T00:00:00+00:00"' in text
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from threadhouse.retrieval.models import Json
 
+DEFAULT_WINDOW_DAYS = 28
+"""Four whole weeks: every weekday counts equally often."""
+
 WORST_THREADS = 10
 """How many threads a report names: a screen of a phone."""
 
@@ -124,7 +127,7 @@ class HealthFigures:
         found = dict.fromkeys(figure.lane for figure in self.of_window)
         return tuple(sorted(found, key=lambda lane: (lane != OVERALL, lane)))
 
-    def as_json(self) -> dict[str, Json]:
+    def to_json(self) -> dict[str, Json]:
         """The figures for nao.health_report; instants and days as ISO 8601."""
         return cast("dict[str, Json]", _plain(asdict(self)))
 

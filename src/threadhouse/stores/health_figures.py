@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import polars as pl
 
 from threadhouse.retrieval.errors import ConfigurationError
 from threadhouse.retrieval.health_report import (
+    DEFAULT_WINDOW_DAYS,
     CountFigure,
     HealthFigures,
     rate_figures,
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from threadhouse.stores.postgres import Database
-
-DEFAULT_WINDOW_DAYS: Final = 28
-"""Four whole weeks: every weekday counts equally often."""
 
 
 def collect_health_figures(
