@@ -318,9 +318,7 @@ def ui(*, port: int) -> None:
     except KeyboardInterrupt:
         code, was_wanted = 0, True
     if not was_wanted:
-        message = (
-            f"The UI ended by itself with code {code}; its last lines above say why."
-        )
+        message = f"The UI ended by itself with code {code}; its last lines above say why."
         raise click.ClickException(message)
     click.echo("The UI has ended.")
 

@@ -7,7 +7,7 @@ Does not belong here: what counts as wrong (retrieval.audit), how it is mended (
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict, dataclass
 
 from psycopg import Connection, IsolationLevel
@@ -100,6 +100,7 @@ def audit_projection(
     vectors: VectorSearcher,
     embedder: CachedEmbedder,
     progress: Callable[[str, int], None] | None = None,
+    only: Container[str] = frozenset(Collection),
 ) -> AuditReport:
     """Hold every stored point of every collection against Postgres.
 
@@ -107,6 +108,7 @@ def audit_projection(
         vectors: A writer sees the live state, a reader what readers see.
         embedder: Its space is the one that every collection should be of; it counts tokens and embeds nothing.
         progress: Called with (collection, points read so far).
+        only: Collections to look at; a check of one product leaves the others to theirs.
     """
     started = time.monotonic()
     audits, infos = _register(vectors)
@@ -117,7 +119,7 @@ def audit_projection(
     with database.connect() as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.read_only = True
-        for collection in Collection:
+        for collection in (each for each in Collection if each in only):
             info = infos.get(collection)
             audit = CollectionAudit(collection, info.physical if info else "")
             audits.append(audit)

@@ -40,7 +40,7 @@ from threadhouse.retrieval.models import (
     VectorSpace,
 )
 from threadhouse.retrieval.payloads import labels_from_metadata, point_id, validate_payload
-from threadhouse.retrieval.ports import VectorStore
+from threadhouse.retrieval.ports import VectorSearcher, VectorStore
 from threadhouse.retrieval.projection import ProjectionOwner, ProjectionPointer
 from threadhouse.stores import queries
 from threadhouse.stores.knowledge import KnowledgeReader, UnreadableRow, open_knowledge
@@ -300,3 +300,14 @@ def _write(
                 "payload_digests": [owner.payload_digest for owner in owners],
             },
         )
+
+
+def farthest_from_unit_length(vectors: VectorSearcher) -> float:
+    """The largest distance of a stored centroid's length from 1; 0 when there is none."""
+    physical = vectors.resolve(Collection.THREAD_CENTROIDS)
+    lengths = [
+        float(np.linalg.norm(point.dense))
+        for point in vectors.scroll(physical, with_vectors=True)
+        if point.dense is not None
+    ]
+    return max((abs(length - 1) for length in lengths), default=0.0)

@@ -49,6 +49,10 @@ _FINAL_REFUSALS = (
 )
 
 
+TRANSIENT_FAULTS: tuple[type[Exception], ...] = (psycopg.OperationalError, StoreUnreachableError)
+"""What a later attempt may not meet again: the server went away, restarts or is full. Wrong statements are not among them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Database:
     """One PostgreSQL database; holds no connection.

@@ -45,13 +45,9 @@ def note_quarantined(
             "item_keys": [_storable(item.item_key) for item in unique],
             "fields": [_storable(item.field) for item in unique],
             "reasons": [_storable(item.reason) for item in unique],
-            "files": [
-                None if item.file is None else _storable(item.file) for item in unique
-            ],
+            "files": [None if item.file is None else _storable(item.file) for item in unique],
             "lines": [item.line for item in unique],
-            "raws": [
-                None if item.raw is None else _storable(item.raw) for item in unique
-            ],
+            "raws": [None if item.raw is None else _storable(item.raw) for item in unique],
         },
     )
 
@@ -68,9 +64,10 @@ def resolve_absent(
 
 def _storable(text: str) -> str:
     """Postgres takes neither NUL nor lone surrogates, which is often just what was wrong with the item."""
-    clean = (
-        text.replace("\0", "\N{SYMBOL FOR NULL}")
-        .encode("utf-8", "backslashreplace")
-        .decode()
-    )
+    clean = text.replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "backslashreplace").decode()
     return clean[:RAW_LIMIT_CHARS]
+
+
+def count_open(connection: Connection[TupleRow]) -> dict[str, int]:
+    """Items that are still wrong, by source."""
+    return dict(connection.execute(queries.load("quarantine_count_open")).fetchall())

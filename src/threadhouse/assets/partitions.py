@@ -1,0 +1,14 @@
+"""How assets are cut by time.
+
+Belongs here: partition definitions. Does not belong here: which partitions a run takes (pipelines).
+"""
+
+import dagster as dg
+
+FIRST_DAY = "2024-01-01"
+"""First local day that metrics are kept for. Earlier events stay in Postgres and in no figure."""
+
+
+def daily(time_zone: str) -> dg.DailyPartitionsDefinition:
+    """Local days of ``time_zone``, the day in progress included: its figures are useful before it ends."""
+    return dg.DailyPartitionsDefinition(start_date=FIRST_DAY, timezone=time_zone, end_offset=1)

@@ -1,0 +1,111 @@
+"""The two content collections.
+
+Belongs here: when they are brought in step with Postgres and what to record about it.
+Does not belong here: how (stores.projection). Both are one step, because a document whose units take over must change
+sides in one transaction.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+from pydantic import Field
+
+from threadhouse.assets.automation import (
+    FRESH_DAILY,
+    OWNERS,
+    VECTOR_WRITER,
+    retrying_transient_faults,
+)
+from threadhouse.assets.chunks import document_chunks, unit_chunks
+from threadhouse.resources.progress import reporter
+from threadhouse.resources.stores import (
+    EmbedderResource,
+    EnvironmentResource,
+    PostgresResource,
+    VectorStoreResource,
+)
+from threadhouse.retrieval.models import Collection
+from threadhouse.retrieval.projection import DEFAULT_DELETION_SHARE
+from threadhouse.stores.knowledge import KnowledgeReader
+from threadhouse.stores.projection import publish_content
+
+INFORMATION_UNIT_VECTORS = dg.AssetKey("information_unit_vectors")
+PRODUCTION_DOCUMENT_VECTORS = dg.AssetKey("production_document_vectors")
+
+
+class PublishConfig(dg.Config):
+    """How far one publish may go."""
+
+    allow_deletes: bool = Field(
+        default=False,
+        description=(
+            f"Lift the brake that stops a run which would delete more than {DEFAULT_DELETION_SHARE:.0%} of a collection."
+        ),
+    )
+
+
+@dg.multi_asset(
+    specs=[
+        dg.AssetSpec(
+            INFORMATION_UNIT_VECTORS,
+            description=(
+                "Collection information_units: one point a chunk, dense and BM25 vectors, the labels that decide who sees it. "
+                "A new version is written beside the old one, verified, then switched to in one Postgres transaction."
+            ),
+            deps=[unit_chunks],
+            group_name="units",
+            kinds={"postgres", "qdrant"},
+            owners=OWNERS,
+            freshness_policy=FRESH_DAILY,
+        ),
+        dg.AssetSpec(
+            PRODUCTION_DOCUMENT_VECTORS,
+            description=(
+                "Collection production_documents (legacy): documents whose units have not been migrated, one point for about "
+                "4,000 characters. A document leaves it in the step that makes its units live."
+            ),
+            deps=[document_chunks],
+            group_name="units",
+            kinds={"postgres", "qdrant"},
+            owners=OWNERS,
+            freshness_policy=FRESH_DAILY,
+        ),
+    ],
+    pool=VECTOR_WRITER,
+)
+def content_vectors(
+    config: PublishConfig,
+    environment: EnvironmentResource,
+    postgres: PostgresResource,
+    vectors: VectorStoreResource,
+    embedder: EmbedderResource,
+) -> Iterator[dg.MaterializeResult[None]]:
+    """Both content collections, in step with Postgres: revokes first, grants next, content last."""
+    with retrying_transient_faults():
+        database = postgres.open()
+        opened = embedder.open(database)
+        with vectors.writer() as store:
+            with database.connect() as connection:
+                policy = KnowledgeReader(connection).policy()
+            report = publish_content(
+                database,
+                store,
+                opened,
+                policy,
+                environment.settings().home,
+                allowed_deletion_share=None if config.allow_deletes else DEFAULT_DELETION_SHARE,
+                progress=reporter("Embedding"),
+            )
+    for key, collection in (
+        (INFORMATION_UNIT_VECTORS, Collection.INFORMATION_UNITS),
+        (PRODUCTION_DOCUMENT_VECTORS, Collection.PRODUCTION_DOCUMENTS),
+    ):
+        yield dg.MaterializeResult(
+            asset_key=key,
+            metadata={
+                "dagster/row_count": report.points[collection],
+                "model": opened.space.model,
+                "space_id": opened.space.space_id,
+                **report.figures(),
+            },
+        )

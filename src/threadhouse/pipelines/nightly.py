@@ -1,0 +1,245 @@
+"""The nightly job, run here and now by the console script.
+
+Belongs here: one run of ``nightly_rebuild`` in this process, its log file, its row in ``nao.pipeline_run``, what to tell a
+person.
+Does not belong here: when it runs by itself (pipelines.schedules), what it does (assets).
+"""
+
+import logging
+import os
+import shutil
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
+
+from threadhouse.pipelines.definitions import build_definitions, build_resources
+from threadhouse.pipelines.jobs import NIGHTLY_JOB
+from threadhouse.pipelines.schedules import nightly_days, range_tags
+from threadhouse.resources.progress import listening
+from threadhouse.retrieval.errors import ThreadhouseError
+from threadhouse.retrieval.models import Json
+from threadhouse.stores.lake import EventLake
+from threadhouse.stores.migrations import open_database
+from threadhouse.stores.model_build import build_model
+from threadhouse.stores.pipeline_runs import finish_run, start_run
+from threadhouse.stores.settings import Settings
+
+
+class NightlyFailedError(ThreadhouseError):
+    """A step failed or a check stopped the run; what was built before it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class NightlySummary:
+    """What one nightly did, asset by asset, as numbers."""
+
+    run_id: str
+    seconds: float
+    figures: Mapping[str, Mapping[str, int | float | str]]
+    warnings: tuple[str, ...]
+    report_page: str
+    log: Path
+
+    def number(self, asset: str, name: str) -> int:
+        """One figure of one asset; 0 when it was not recorded."""
+        value = self.figures.get(asset, {}).get(name, 0)
+        return int(value) if isinstance(value, int | float) else 0
+
+    @property
+    def vector_writes(self) -> int:
+        """Points written, rewritten or deleted, in all collections."""
+        return self.number("information_unit_vectors", "vector_writes") + self.number(
+            "thread_centroids", "vector_writes"
+        )
+
+    @property
+    def texts_embedded(self) -> int:
+        """Texts that the model ran for; texts that were known already do not count."""
+        return self.number("information_unit_vectors", "texts_embedded")
+
+    def _owners_and_chunks(self, asset: str) -> str:
+        return f"{self.number(asset, 'owners'):,} in {self.number(asset, 'dagster/row_count'):,} chunks"
+
+    def to_json(self) -> dict[str, Json]:
+        """Everything, for a program."""
+        return {
+            "run_id": self.run_id,
+            "seconds": round(self.seconds, 3),
+            "texts_embedded": self.texts_embedded,
+            "vector_writes": self.vector_writes,
+            "warnings": list(self.warnings),
+            "report_page": self.report_page,
+            "log": str(self.log),
+            "assets": {key: dict(numbers) for key, numbers in self.figures.items()},
+        }
+
+    def render(self) -> str:
+        """A few lines for a person."""
+        lanes = ", ".join(
+            f"{name.removeprefix('lane_')} {count}"
+            for name, count in self.figures.get("context_packs", {}).items()
+            if name.startswith("lane_")
+        )
+        cached = self.number("information_unit_vectors", "cache_hits")
+        done = (
+            f"{self.texts_embedded:,} texts embedded ({cached:,} more came from the cache), {self.vector_writes:,} vector writes"
+            if self.vector_writes or self.texts_embedded
+            else "0 texts embedded, 0 vector writes: everything was up to date"
+        )
+        lines = [
+            f"Nightly finished in {self.seconds:.1f} s: {done}.",
+            f"  units      {self._owners_and_chunks('unit_chunks')}",
+            f"  legacy     {self._owners_and_chunks('document_chunks')}",
+            f"  centroids  {self.number('thread_centroids', 'dagster/row_count'):,} (thread, lane)",
+            f"  packs      {self.number('context_packs', 'dagster/row_count'):,}: {lanes or 'none'}",
+            f"  metrics    {self.figures.get('retrieval_metrics_daily', {}).get('days_counted', 'none')}",
+            f"  report     {self.report_page}",
+            *(f"  warning    {warning}" for warning in self.warnings),
+            "Look: make ui (graph, tables, checks) · threadhouse report · threadhouse doctor",
+            f"Log: {self.log}",
+        ]
+        return "\n".join(lines)
+
+
+def run_nightly(
+    settings: Settings,
+    *,
+    allow_deletes: bool,
+    progress: Callable[[str, int, int], None],
+    announce: Callable[[str], None],
+) -> NightlySummary:
+    """Run the whole nightly job in this process.
+
+    Raises:
+        NightlyFailedError: A step failed or a blocking check did; the sentence names it and the log.
+        ThreadhouseError: A store could not be opened.
+    """
+    build_model(settings.home, progress=announce)
+    database = open_database(settings)
+    days = nightly_days(database, EventLake.open(settings), settings.zone, datetime.now(UTC))
+    run_id, started = str(uuid.uuid4()), time.monotonic()
+    start_run(database, run_id, "nightly")
+    summary: NightlySummary | None = None
+    try:
+        with _instance(settings) as instance, _log_file(settings, run_id) as (log, logger):
+            definitions = build_definitions(
+                settings,
+                resources=build_resources(str(settings.home)),
+                loggers={"console": logger},
+            )
+            config = {"ops": {"content_vectors": {"config": {"allow_deletes": allow_deletes}}}}
+            with listening(progress):
+                result = definitions.resolve_job_def(NIGHTLY_JOB).execute_in_process(
+                    instance=instance,
+                    run_config=config,
+                    tags=dict(range_tags(days)),
+                    raise_on_error=False,
+                    run_id=run_id,
+                )
+            _require_success(result, log)
+            summary = _summarise(result, run_id, time.monotonic() - started, log)
+    finally:
+        counters: dict[str, Json] = (
+            {} if summary is None else {k: v for k, v in summary.to_json().items() if k != "assets"}
+        )
+        finish_run(database, run_id, succeeded=summary is not None, counters=counters)
+    return summary
+
+
+def prepare_instance(settings: Settings) -> Path:
+    """The folder of the Dagster instance, with the current ``dagster.yaml`` in it."""
+    folder = settings.home / "dagster"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(instance_file(), folder / "dagster.yaml")
+    return folder
+
+
+def instance_file() -> Path:
+    """``dagster.yaml`` of the checkout this code runs from."""
+    return Path(__file__).resolve().parents[3] / "dagster.yaml"
+
+
+@contextmanager
+def _instance(settings: Settings) -> Generator[dg.DagsterInstance, None, None]:
+    folder = prepare_instance(settings)
+    # Dagster's own libraries look for this variable, also below the instance that is handed over.
+    os.environ["DAGSTER_HOME"] = str(folder)
+    with warnings.catch_warnings(), dg.DagsterInstance.from_config(str(folder)) as instance:
+        yield instance
+
+
+@contextmanager
+def _log_file(
+    settings: Settings, run_id: str
+) -> Generator[tuple[Path, dg.LoggerDefinition], None, None]:
+    """Dagster's events go into a file; a terminal gets the progress bar and the summary instead."""
+    folder = settings.home / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"nightly-{datetime.now(settings.zone):%Y%m%dT%H%M%S}-{run_id[:8]}.log"
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    python_logger = logging.Logger("nightly", logging.INFO)
+    python_logger.addHandler(handler)
+
+    @dg.logger(description="Writes the run's events into its log file.")
+    def log_file(_context: dg.InitLoggerContext) -> logging.Logger:
+        return python_logger
+
+    try:
+        yield path, log_file
+    finally:
+        handler.close()
+
+
+def _require_success(result: ExecuteInProcessResult, log: Path) -> None:
+    for check in result.get_asset_check_evaluations():
+        if not check.passed and check.severity == dg.AssetCheckSeverity.ERROR:
+            message = (
+                f"The check {check.check_name} of {check.asset_key.to_user_string()} failed and stopped the run; "
+                f"{check.description or 'its findings are in the UI'} (log: {log})."
+            )
+            raise NightlyFailedError(message)
+    if result.success:
+        return
+    for event in result.all_events:
+        if event.is_step_failure:
+            error = event.step_failure_data.error
+            while error is not None and error.cause is not None:
+                error = error.cause
+            reason = "no reason given" if error is None else error.message.strip()
+            message = f"The step {event.step_key} failed: {reason.rstrip('.')} (log: {log})."
+            raise NightlyFailedError(message)
+    message = f"The nightly run did not finish; its log says why: {log}."
+    raise NightlyFailedError(message)
+
+
+def _summarise(
+    result: ExecuteInProcessResult, run_id: str, seconds: float, log: Path
+) -> NightlySummary:
+    figures: dict[str, dict[str, int | float | str]] = {}
+    page = ""
+    for event in result.get_asset_materialization_events():
+        materialization = event.materialization
+        key = materialization.asset_key.to_user_string()
+        figures[key] = {
+            name: value.value
+            for name, value in materialization.metadata.items()
+            if isinstance(value.value, int | float | str)
+            and not isinstance(value, dg.MarkdownMetadataValue)
+        }
+        if key == "health_report":
+            page = str(figures[key].get("page", ""))
+    failed = tuple(
+        f"{check.asset_key.to_user_string()}: {check.check_name}"
+        for check in result.get_asset_check_evaluations()
+        if not check.passed
+    )
+    return NightlySummary(run_id, seconds, figures, failed, page, log)
