@@ -44,9 +44,7 @@ def add_document(
 def add_unit(
     connection: Connection, unit_id: str, document_id: str, body: str, ordinal: int = 0
 ) -> None:
-    connection.execute(
-        _UNIT, {"id": unit_id, "document_id": document_id, "ordinal": ordinal}
-    )
+    connection.execute(_UNIT, {"id": unit_id, "document_id": document_id, "ordinal": ordinal})
     write_version(connection, unit_id, body)
 
 
@@ -55,9 +53,7 @@ def write_version(
 ) -> uuid.UUID:
     """Give a unit a new live version."""
     version = uuid.uuid4()
-    connection.execute(
-        _VERSION, {"version": version, "id": unit_id, "title": title, "body": body}
-    )
+    connection.execute(_VERSION, {"version": version, "id": unit_id, "title": title, "body": body})
     connection.execute(
         "update public.tac_logical_unit set current_version_id = %s where logical_unit_id = %s",
         (version, unit_id),

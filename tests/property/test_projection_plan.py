@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadhouse.retrieval.audience import AudiencePolicy, Labels, LanePolicy, lane_principal, visible
+from threadhouse.retrieval.audience import (
+    AudiencePolicy,
+    Labels,
+    LanePolicy,
+    lane_principal,
+    visible,
+)
 from threadhouse.retrieval.errors import DeletionBrakeError, EmptySourceError
 from threadhouse.retrieval.models import (
     Audience,
@@ -65,13 +71,21 @@ POLICY = AudiencePolicy(
 
 def labels(visibility: Visibility | None) -> Labels:
     return Labels(
-        Flags(visibility, Readiness.PUBLISHED, PublicationState.PUBLISHED, RiskClass.LOW, Authority.ENACTED),
+        Flags(
+            visibility,
+            Readiness.PUBLISHED,
+            PublicationState.PUBLISHED,
+            RiskClass.LOW,
+            Authority.ENACTED,
+        ),
         LifecycleStage.LAW,
         DataClassification.UNCLASSIFIED,
     )
 
 
-def owner(owner_id: str, version: int, chunks: int, visibility: Visibility | None) -> ProjectionOwner:
+def owner(
+    owner_id: str, version: int, chunks: int, visibility: Visibility | None
+) -> ProjectionOwner:
     shown = labels(visibility)
     return ProjectionOwner(
         owner_id=owner_id,
@@ -138,7 +152,9 @@ def test_a_plan_carried_out_leaves_exactly_what_is_wanted(
     stored.update({uuid4(): labels(Visibility.PUBLIC) for _ in range(strays)})
     wanted = {key: owner(key, *value) for key, value in after.items()}
     chunks = {key: value[1] for key, value in after.items()}
-    carry_out(plan_projection(UNITS, wanted, pointers, stored, POLICY), wanted, chunks, pointers, stored)
+    carry_out(
+        plan_projection(UNITS, wanted, pointers, stored, POLICY), wanted, chunks, pointers, stored
+    )
     assert pointers == {key: pointer_of(item, chunks[key]) for key, item in wanted.items()}
     assert stored == {
         point_id(UNITS, item.version_key, index): item.labels
@@ -187,7 +203,10 @@ def test_a_change_that_takes_from_one_lane_and_gives_to_another_hides_the_old_te
 
 def test_a_grant_leaves_the_old_text_as_it_is() -> None:
     probes = probe_principals(POLICY)
-    assert interim_labels(labels(Visibility.INTERNAL), labels(Visibility.PUBLIC), probes, POLICY) is None
+    assert (
+        interim_labels(labels(Visibility.INTERNAL), labels(Visibility.PUBLIC), probes, POLICY)
+        is None
+    )
 
 
 def test_a_revoke_that_only_a_permitted_agent_notices_is_still_a_revoke() -> None:
@@ -199,7 +218,9 @@ def test_a_revoke_that_only_a_permitted_agent_notices_is_still_a_revoke() -> Non
 
 
 def test_revoked_owners_are_named_apart_from_granted_ones() -> None:
-    wanted = {k: owner(k, 1, 1, v) for k, v in {"a": Visibility.INTERNAL, "b": Visibility.PUBLIC}.items()}
+    wanted = {
+        k: owner(k, 1, 1, v) for k, v in {"a": Visibility.INTERNAL, "b": Visibility.PUBLIC}.items()
+    }
     pointers = {k: pointer_of(item, 1) for k, item in wanted.items()}
     stored = {
         pointers["a"].point_ids(UNITS)[0]: labels(Visibility.PUBLIC),
@@ -227,7 +248,13 @@ def test_an_owner_another_collection_takes_over_is_replaced_not_retired() -> Non
 
 @pytest.mark.parametrize(
     ("retired", "published", "share", "stops"),
-    [(2, 10, 0.2, False), (3, 10, 0.2, True), (10, 10, None, False), (0, 0, 0.2, False), (1, 1, 1.0, False)],
+    [
+        (2, 10, 0.2, False),
+        (3, 10, 0.2, True),
+        (10, 10, None, False),
+        (0, 0, 0.2, False),
+        (1, 1, 1.0, False),
+    ],
 )
 def test_the_brake_stops_a_run_that_would_delete_more_than_its_share(
     retired: int, published: int, share: float | None, stops: bool

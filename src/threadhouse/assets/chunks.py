@@ -5,6 +5,7 @@ Does not belong here: where to cut (retrieval.chunking) and how the tables are k
 """
 
 import time
+from typing import Any
 
 import dagster as dg
 
@@ -28,7 +29,7 @@ def _refresh(
     environment: EnvironmentResource,
     postgres: PostgresResource,
     embedder: EmbedderResource,
-) -> dg.MaterializeResult[None]:
+) -> dg.MaterializeResult[Any]:
     started = time.monotonic()
     with retrying_transient_faults():
         database = postgres.open()
@@ -68,7 +69,7 @@ def _refresh(
 )
 def unit_chunks(
     environment: EnvironmentResource, postgres: PostgresResource, embedder: EmbedderResource
-) -> dg.MaterializeResult[None]:
+) -> dg.MaterializeResult[Any]:
     """Where each live unit version is cut: token budget of the embedder, never outside one unit.
 
     Grain: one row a chunk. Only new and changed versions are read and cut; the cut is proven before it is kept.
@@ -86,7 +87,7 @@ def unit_chunks(
 )
 def document_chunks(
     environment: EnvironmentResource, postgres: PostgresResource, embedder: EmbedderResource
-) -> dg.MaterializeResult[None]:
+) -> dg.MaterializeResult[Any]:
     """Where each document that has no units yet is cut: about 4,000 characters, 400 shared.
 
     Grain: one row a chunk. A document leaves this table when its units take over.

@@ -4,6 +4,8 @@ Belongs here: when packs are brought up to date and what to record about it.
 Does not belong here: what a pack holds (retrieval.packs), which are due (stores.pack_refresh).
 """
 
+from typing import Any
+
 import dagster as dg
 
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
@@ -25,7 +27,7 @@ from threadhouse.stores.pack_refresh import refresh_packs
 )
 def context_packs(
     postgres: PostgresResource, embedder: EmbedderResource
-) -> dg.MaterializeResult[None]:
+) -> dg.MaterializeResult[Any]:
     """What an AI agent reads of a thread: ordered units, gaps, suspect links, health, for each lane that sees any of it.
 
     Grain: one row a (thread, lane) in ``nao.thread_context_pack_cache``. Only threads whose inputs changed are read.

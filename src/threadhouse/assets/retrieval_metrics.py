@@ -4,10 +4,13 @@ Belongs here: when days are extracted, counted and reported, and what to record 
 Does not belong here: the event contract, rates and reports themselves (retrieval), files and rows (stores).
 """
 
+import warnings
 from datetime import date
+from typing import Any
 
 import dagster as dg
 import polars as pl
+from dagster._utils.warnings import BetaWarning
 
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
 from threadhouse.assets.source_tables import EVENT_TABLES
@@ -42,9 +45,15 @@ def _rates_table(rates: pl.DataFrame) -> dg.MetadataValue:
 def build_metric_assets(daily: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefinition]:
     """The three daily assets, cut by the local days of ``daily``.
 
-    ``backfill_policy`` is in beta in Dagster 1.13. It stays, because without it a year of days is a year of runs.
+    ``backfill_policy`` is in beta in Dagster 1.13. It stays, because without it a year of days is a year of runs; its
+    warning is silenced here and nowhere else.
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BetaWarning)
+        return _build_metric_assets(daily)
 
+
+def _build_metric_assets(daily: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefinition]:
     @dg.asset(
         group_name="metrics",
         kinds={"postgres", "parquet"},
@@ -59,7 +68,7 @@ def build_metric_assets(daily: dg.DailyPartitionsDefinition) -> list[dg.AssetsDe
         environment: EnvironmentResource,
         postgres: PostgresResource,
         lake: LakeResource,
-    ) -> dg.MaterializeResult[None]:
+    ) -> dg.MaterializeResult[Any]:
         """Retrieval events by local day, as Parquet: each event once, whichever day it arrived.
 
         Grain: one row an event. A day is written again, in one step, only when Postgres holds something else for it.
@@ -93,7 +102,7 @@ def build_metric_assets(daily: dg.DailyPartitionsDefinition) -> list[dg.AssetsDe
         environment: EnvironmentResource,
         postgres: PostgresResource,
         lake: LakeResource,
-    ) -> dg.MaterializeResult[None]:
+    ) -> dg.MaterializeResult[Any]:
         """The eight retrieval rates of D11 4.8 by day, lane and thread, with numerator, denominator and Wilson interval.
 
         Grain: (local day, lane, thread, metric) in ``nao.retrieval_metric_aggregate``. Changed figures get a new revision.
@@ -130,8 +139,8 @@ def build_metric_assets(daily: dg.DailyPartitionsDefinition) -> list[dg.AssetsDe
         context: dg.AssetExecutionContext,
         environment: EnvironmentResource,
         postgres: PostgresResource,
-    ) -> dg.MaterializeResult[None]:
-        """Rates against targets with trend, open gaps, security events, projections, freshness: per day, for operators and per lane.
+    ) -> dg.MaterializeResult[Any]:
+        """Rates against targets with trend, open gaps, security events, projections, freshness; for operators and per lane.
 
         Grain: (local day, lane) in ``nao.health_report``, and one self-contained HTML file each.
         """

@@ -4,6 +4,8 @@ Belongs here: when centroids are brought up to date and what to record about it.
 Does not belong here: how a centroid is computed (retrieval.centroids) or written (stores.centroid_projection).
 """
 
+from typing import Any
+
 import dagster as dg
 
 from threadhouse.assets.automation import (
@@ -30,7 +32,7 @@ from threadhouse.stores.centroid_projection import refresh_centroids
 )
 def thread_centroids(
     postgres: PostgresResource, vectors: VectorStoreResource, embedder: EmbedderResource
-) -> dg.MaterializeResult[None]:
+) -> dg.MaterializeResult[Any]:
     """One unit-length vector for each thread and lane, made of what that lane may see, in collection ``thread_centroids``.
 
     Grain: one point a (thread, lane). A lane that sees no unit of a thread has no point of it. Only those whose inputs

@@ -6,6 +6,7 @@ sides in one transaction.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -24,10 +25,10 @@ from threadhouse.resources.stores import (
     PostgresResource,
     VectorStoreResource,
 )
-from threadhouse.retrieval.models import Collection
+from threadhouse.retrieval.models import Collection, VectorSpace
 from threadhouse.retrieval.projection import DEFAULT_DELETION_SHARE
 from threadhouse.stores.knowledge import KnowledgeReader
-from threadhouse.stores.projection import publish_content
+from threadhouse.stores.projection import PublishReport, publish_content
 
 INFORMATION_UNIT_VECTORS = dg.AssetKey("information_unit_vectors")
 PRODUCTION_DOCUMENT_VECTORS = dg.AssetKey("production_document_vectors")
@@ -79,7 +80,7 @@ def content_vectors(
     postgres: PostgresResource,
     vectors: VectorStoreResource,
     embedder: EmbedderResource,
-) -> Iterator[dg.MaterializeResult[None]]:
+) -> Iterator[dg.MaterializeResult[Any]]:
     """Both content collections, in step with Postgres: revokes first, grants next, content last."""
     with retrying_transient_faults():
         database = postgres.open()
@@ -96,6 +97,12 @@ def content_vectors(
                 allowed_deletion_share=None if config.allow_deletes else DEFAULT_DELETION_SHARE,
                 progress=reporter("Embedding"),
             )
+    yield from _materializations(report, opened.space)
+
+
+def _materializations(
+    report: PublishReport, space: VectorSpace
+) -> Iterator[dg.MaterializeResult[Any]]:
     for key, collection in (
         (INFORMATION_UNIT_VECTORS, Collection.INFORMATION_UNITS),
         (PRODUCTION_DOCUMENT_VECTORS, Collection.PRODUCTION_DOCUMENTS),
@@ -104,8 +111,8 @@ def content_vectors(
             asset_key=key,
             metadata={
                 "dagster/row_count": report.points[collection],
-                "model": opened.space.model,
-                "space_id": opened.space.space_id,
+                "model": space.model,
+                "space_id": space.space_id,
                 **report.figures(),
             },
         )

@@ -144,20 +144,26 @@ def nightly(*, sample_if_empty: bool, allow_deletes: bool, as_json: bool) -> Non
     """
     from threadhouse.pipelines.nightly import run_nightly
     from threadhouse.pipelines.progress_display import open_display
+    from threadhouse.stores.quarantine import count_open
 
     settings = _settings()
     with open_display() as display:
-        sample = _load_sample_if_empty(settings, display.announce) if sample_if_empty else None
+        sample = sample_if_empty and _load_sample_if_empty(settings, display.announce)
         summary = run_nightly(
             settings,
             allow_deletes=allow_deletes,
             progress=display.report,
             announce=display.announce,
         )
+    with _open_database(settings).connect() as connection:
+        refused = count_open(connection)
     if as_json:
-        _print_json({"sample_loaded": sample, **summary.to_json()})
-    else:
-        click.echo(summary.render())
+        _print_json({"sample_loaded": sample, **summary.to_json(), "quarantine": refused})
+        return
+    click.echo(summary.render())
+    if refused:
+        count = sum(refused.values())
+        click.echo(f"In quarantine: {count:,} items; threadhouse doctor names their sources.")
 
 
 @cli.command()

@@ -10,7 +10,6 @@ import os
 import shutil
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -127,7 +126,8 @@ def run_nightly(
     days = nightly_days(database, EventLake.open(settings), settings.zone, datetime.now(UTC))
     run_id, started = str(uuid.uuid4()), time.monotonic()
     start_run(database, run_id, "nightly")
-    summary: NightlySummary | None = None
+    counters: dict[str, Json] = {}
+    succeeded = False
     try:
         with _instance(settings) as instance, _log_file(settings, run_id) as (log, logger):
             definitions = build_definitions(
@@ -135,7 +135,11 @@ def run_nightly(
                 resources=build_resources(str(settings.home)),
                 loggers={"console": logger},
             )
-            config = {"ops": {"content_vectors": {"config": {"allow_deletes": allow_deletes}}}}
+            config = {
+                "ops": {"content_vectors": {"config": {"allow_deletes": allow_deletes}}},
+                # Named, because a run that names no logger gets Dagster's own, which writes to the terminal.
+                "loggers": {"console": {}},
+            }
             with listening(progress):
                 result = definitions.resolve_job_def(NIGHTLY_JOB).execute_in_process(
                     instance=instance,
@@ -146,12 +150,11 @@ def run_nightly(
                 )
             _require_success(result, log)
             summary = _summarise(result, run_id, time.monotonic() - started, log)
+            counters = {k: v for k, v in summary.to_json().items() if k != "assets"}
+            succeeded = True
+            return summary
     finally:
-        counters: dict[str, Json] = (
-            {} if summary is None else {k: v for k, v in summary.to_json().items() if k != "assets"}
-        )
-        finish_run(database, run_id, succeeded=summary is not None, counters=counters)
-    return summary
+        finish_run(database, run_id, succeeded=succeeded, counters=counters)
 
 
 def prepare_instance(settings: Settings) -> Path:
@@ -172,7 +175,7 @@ def _instance(settings: Settings) -> Generator[dg.DagsterInstance, None, None]:
     folder = prepare_instance(settings)
     # Dagster's own libraries look for this variable, also below the instance that is handed over.
     os.environ["DAGSTER_HOME"] = str(folder)
-    with warnings.catch_warnings(), dg.DagsterInstance.from_config(str(folder)) as instance:
+    with dg.DagsterInstance.from_config(str(folder)) as instance:
         yield instance
 
 
@@ -189,10 +192,9 @@ def _log_file(
     python_logger = logging.Logger("nightly", logging.INFO)
     python_logger.addHandler(handler)
 
-    @dg.logger(description="Writes the run's events into its log file.")
-    def log_file(_context: dg.InitLoggerContext) -> logging.Logger:
-        return python_logger
-
+    log_file = dg.LoggerDefinition(
+        lambda _context: python_logger, description="Writes the run's events into its log file."
+    )
     try:
         yield path, log_file
     finally:

@@ -32,7 +32,9 @@ FILTERED_FIELDS: tuple[str, ...] = (
 HIGH_RISK_CONSENT = "*"
 """A principal whose ``high_risk_consents`` holds this may see ``risk_class`` high, whatever the audience."""
 
-NEVER_SHOWN: frozenset[str] = frozenset({DataClassification.SECRET, DataClassification.BLOCKED})
+NEVER_SHOWN: frozenset[str] = frozenset(
+    {DataClassification.SECRET, DataClassification.BLOCKED}
+)
 """Data classifications that no policy and no permission can open."""
 
 
@@ -78,7 +80,9 @@ class Labels:
         return value
 
 
-def allowed_values(principal: Principal, policy: AudiencePolicy) -> dict[str, frozenset[str]]:
+def allowed_values(
+    principal: Principal, policy: AudiencePolicy
+) -> dict[str, frozenset[str]]:
     """What ``principal`` may see, field by field, after permissions and consents.
 
     Returns:
@@ -87,7 +91,11 @@ def allowed_values(principal: Principal, policy: AudiencePolicy) -> dict[str, fr
     lane = policy.lanes.get(principal.audience)
     if lane is None:
         return {name: frozenset() for name in FILTERED_FIELDS}
-    allowed = {f.name: set(getattr(lane, f.name)) for f in fields(lane) if f.name in FILTERED_FIELDS}
+    allowed = {
+        f.name: set(getattr(lane, f.name))
+        for f in fields(lane)
+        if f.name in FILTERED_FIELDS
+    }
     for permission in principal.tool_permissions:
         for name, values in lane.permission_grants.get(permission, {}).items():
             if name in allowed:
@@ -111,7 +119,10 @@ def vector_filter(principal: Principal, policy: AudiencePolicy) -> AllOf:
     """The same predicate as a payload filter; a point without a label never matches."""
     allowed = allowed_values(principal, policy)
     return AllOf(
-        tuple((f"metadata.{name}", tuple(sorted(allowed[name]))) for name in FILTERED_FIELDS)
+        tuple(
+            (f"metadata.{name}", tuple(sorted(allowed[name])))
+            for name in FILTERED_FIELDS
+        )
     )
 
 

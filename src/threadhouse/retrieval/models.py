@@ -71,7 +71,7 @@ class DataClassification(StrEnum):
 
     UNCLASSIFIED = "unclassified"
     CONFIDENTIAL = "confidential"
-    SECRET = "secret"  # noqa: S105  # the word of the vocabulary, not a password
+    SECRET = "secret"  # the word of the vocabulary, not a password
     BLOCKED = "blocked"
 
 

@@ -62,12 +62,13 @@ def resolve_absent(
     ).rowcount
 
 
+def count_open(connection: Connection[TupleRow]) -> dict[str, int]:
+    """How many items are in quarantine now, by source."""
+    rows = connection.execute(queries.load("doctor_quarantine"))
+    return {row[0]: row[1] for row in rows}
+
+
 def _storable(text: str) -> str:
     """Postgres takes neither NUL nor lone surrogates, which is often just what was wrong with the item."""
     clean = text.replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "backslashreplace").decode()
     return clean[:RAW_LIMIT_CHARS]
-
-
-def count_open(connection: Connection[TupleRow]) -> dict[str, int]:
-    """Items that are still wrong, by source."""
-    return dict(connection.execute(queries.load("quarantine_count_open")).fetchall())
