@@ -11,7 +11,7 @@ import dagster as dg
 
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
 from threadhouse.assets.source_tables import CONTENT_TABLES
-from threadhouse.resources.progress import reporter
+from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import EmbedderResource, EnvironmentResource, PostgresResource
 from threadhouse.retrieval.chunking import DOCUMENT_CHUNKER_VERSION, UNIT_CHUNKER_VERSION
 from threadhouse.stores.chunk_table import (

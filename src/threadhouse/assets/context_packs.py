@@ -11,7 +11,7 @@ import dagster as dg
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
 from threadhouse.assets.source_tables import THREAD_TABLES
 from threadhouse.assets.thread_centroids import thread_centroids
-from threadhouse.resources.progress import reporter
+from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import EmbedderResource, PostgresResource
 from threadhouse.retrieval.packs import PACK_VERSION
 from threadhouse.stores.pack_refresh import refresh_packs

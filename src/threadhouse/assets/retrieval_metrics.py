@@ -14,7 +14,7 @@ from dagster._utils.warnings import BetaWarning
 
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
 from threadhouse.assets.source_tables import EVENT_TABLES
-from threadhouse.resources.progress import reporter
+from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import EnvironmentResource, LakeResource, PostgresResource
 from threadhouse.retrieval.events import EVENT_VERSION
 from threadhouse.retrieval.metrics import METRICS_VERSION, OVERALL

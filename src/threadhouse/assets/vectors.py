@@ -18,7 +18,7 @@ from threadhouse.assets.automation import (
     retrying_transient_faults,
 )
 from threadhouse.assets.chunks import document_chunks, unit_chunks
-from threadhouse.resources.progress import reporter
+from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import (
     EmbedderResource,
     EnvironmentResource,

@@ -1,6 +1,6 @@
 """The one place where Dagster's definitions are put together; production, the console script and tests use the same assembly.
 
-Avoid placing asset implementations or resource classes here.
+Belongs here: the assembly. Does not belong here: asset implementations, resource classes, jobs, schedules.
 """
 
 from collections.abc import Mapping

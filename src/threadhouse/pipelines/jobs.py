@@ -1,6 +1,6 @@
 """Jobs: which assets are built together.
 
-Avoid placing asset implementations, resources or schedules here.
+Belongs here: selections with a name. Does not belong here: asset implementations, resources, schedules.
 """
 
 import dagster as dg

@@ -22,7 +22,7 @@ from dagster._core.execution.execute_in_process_result import ExecuteInProcessRe
 from threadhouse.pipelines.definitions import build_definitions, build_resources
 from threadhouse.pipelines.jobs import NIGHTLY_JOB
 from threadhouse.pipelines.schedules import nightly_days, range_tags
-from threadhouse.resources.progress import listening
+from threadhouse.resources.run_listener import listening
 from threadhouse.retrieval.errors import ThreadhouseError
 from threadhouse.retrieval.models import Json
 from threadhouse.stores.lake import EventLake
@@ -189,7 +189,7 @@ def _log_file(
     path = folder / f"nightly-{datetime.now(settings.zone):%Y%m%dT%H%M%S}-{run_id[:8]}.log"
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    python_logger = logging.Logger("nightly", logging.INFO)
+    python_logger = logging.Logger("nightly", logging.DEBUG)
     python_logger.addHandler(handler)
 
     log_file = dg.LoggerDefinition(

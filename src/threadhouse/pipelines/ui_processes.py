@@ -133,7 +133,7 @@ def serving(home: Path, port: int) -> Generator[subprocess.Popen[bytes], None, N
     environment = {**os.environ, "DAGSTER_HOME": str(instance), "THREADHOUSE_HOME": str(home)}
     # Its own group: Ctrl-C reaches this process alone, which then ends the servers in order.
     server = subprocess.Popen(  # noqa: S603  our own interpreter and module
-        command, cwd=instance, env=environment, start_new_session=True
+        command, cwd=instance, env=environment, start_new_session=True, stdout=sys.stderr
     )
     try:
         process = psutil.Process(server.pid)
