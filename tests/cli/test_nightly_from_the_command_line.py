@@ -1,0 +1,138 @@
+"""A whole night from the command line: build, do nothing the second time, audit, repair, report, look, serve, stop.
+
+One home for the module, since embedding the sample hub is what takes long. The model comes from the session.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.request
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import CommandLine
+from threadhouse.pipelines.ui_processes import running_ui
+from threadhouse.stores import embedded_postgres
+from threadhouse.stores.model_build import models_directory
+from threadhouse.stores.postgres import Database
+
+
+@pytest.fixture(scope="module")
+def house(
+    model_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[CommandLine, None, None]:
+    home = tmp_path_factory.mktemp("nightly_home")
+    models_directory(home).symlink_to(models_directory(model_home))
+    threadhouse = CommandLine(home)
+    try:
+        yield threadhouse
+    finally:
+        threadhouse("stop")
+
+
+@pytest.fixture(scope="module")
+def first_night(house: CommandLine) -> dict[str, Any]:
+    done = house("nightly", "--sample-if-empty", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def built(house: CommandLine, first_night: dict[str, Any]) -> CommandLine:
+    """The home after its first night."""
+    assert first_night["run_id"]
+    return house
+
+
+def test_the_first_night_loads_the_sample_and_builds_everything(
+    first_night: dict[str, Any],
+) -> None:
+    rows = {
+        name: figures.get("dagster/row_count", 0) for name, figures in first_night["assets"].items()
+    }
+    assert first_night["sample_loaded"] is True
+    assert first_night["texts_embedded"] > 100
+    assert min(rows[name] for name in ("unit_chunks", "thread_centroids", "context_packs")) > 0
+    assert Path(first_night["report_page"]).is_file()
+
+
+def test_the_second_night_embeds_nothing_writes_nothing_and_says_so(built: CommandLine) -> None:
+    done = built("nightly", "--sample-if-empty")
+    assert done.returncode == 0, done.stderr
+    assert "0 texts embedded, 0 vector writes: everything was up to date" in done.stdout
+    assert "sample" not in done.stdout + done.stderr
+
+
+def test_a_log_holds_the_lines_of_the_run_and_the_terminal_does_not(
+    built: CommandLine, first_night: dict[str, Any]
+) -> None:
+    assert "STEP_SUCCESS" in Path(first_night["log"]).read_text()
+    assert "STEP_SUCCESS" not in built("nightly", "--json").stderr
+
+
+def test_the_audit_is_clean_after_a_night(built: CommandLine) -> None:
+    done = built("audit", "--json")
+    assert done.returncode == 0, done.stdout
+    assert json.loads(done.stdout)["audit"]["is_clean"] is True
+
+
+def test_the_audit_finds_a_lost_pointer_with_code_3_and_repairs_it(built: CommandLine) -> None:
+    database = Database(embedded_postgres.status(built.home).conninfo(), is_embedded=True)
+    with database.connect() as connection:
+        connection.execute(
+            "delete from nao.vector_projection where (physical, owner_id) in"
+            " (select physical, owner_id from nao.vector_projection where collection = 'information_units' limit 1)"
+        )
+    dirty = built("audit")
+    assert dirty.returncode == 3
+    assert "threadhouse audit --repair" in dirty.stdout
+    repaired = built("audit", "--repair")
+    assert repaired.returncode == 0, repaired.stdout
+    assert "0 texts embedded" in repaired.stdout
+
+
+def test_the_report_is_printed_with_the_path_of_its_page(built: CommandLine) -> None:
+    done = built("report")
+    assert done.returncode == 0, done.stderr
+    page = done.stdout.rpartition("HTML: ")[2].strip()
+    assert Path(page).is_file()
+
+
+def test_a_lane_without_a_report_names_those_that_have_one(built: CommandLine) -> None:
+    done = built("report", "--lane", "nobody")
+    assert done.returncode == 1
+    assert "choose one of" in done.stderr
+    assert "overall" in done.stderr
+
+
+def test_the_doctor_is_content_after_a_night(built: CommandLine) -> None:
+    done = built("doctor", "--json")
+    findings = json.loads(done.stdout)["findings"]
+    assert done.returncode == 0
+    assert [
+        f
+        for f in findings
+        if f["section"] in {"reachable", "stale", "locked"} and f["state"] != "ok"
+    ] == []
+
+
+def test_the_ui_serves_on_localhost_until_stop(built: CommandLine) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    process = built.start("ui", "--port", port)
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"The UI is at http://127.0.0.1:{port} (Ctrl-C ends it)\n"
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=60) as answer:
+        assert answer.status == 200
+    second = built("ui", "--port", port)
+    assert (second.returncode, len(second.stderr.strip().splitlines())) == (1, 1)
+    stopped = built("stop")
+    _, said = process.communicate(timeout=60)
+    assert "Stopped the UI" in stopped.stdout
+    assert process.returncode == 0, said
+    assert running_ui(built.home) is None
