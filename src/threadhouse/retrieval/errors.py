@@ -87,3 +87,7 @@ class EmptySourceError(ThreadhouseError):
 
 class WrongAudienceError(ThreadhouseError):
     """Something invisible to the principal was about to leave: a security event, never a metric."""
+
+
+class QueryTooLongError(ThreadhouseError):
+    """A question is longer than a question can be; the message says how long it may be."""

@@ -1,0 +1,83 @@
+"""What a search returns, as values.
+
+Belongs here: a hit, the parts its score is made of, what is known of an owner right now, the outcome of one search.
+Does not belong here: how candidates are found (search), fused (fusion) or ordered (rerank). Import these from ``search``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from threadhouse.retrieval.audience import Labels
+from threadhouse.retrieval.models import Collection, DocumentId, Json
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreBreakdown:
+    """Why a hit has its score: ``final == fused + sum(boosts.values())``.
+
+    ``dense`` and the two BM25 scores are the engine's own (a cosine, and sums of weights); None when that list of candidates did
+    not hold the hit. ``fused`` is 0 to 1. With reranking switched off ``boosts`` is empty.
+    """
+
+    dense: float | None
+    bm25_accented: float | None
+    bm25_folded: float | None
+    fused: float
+    boosts: Mapping[str, float]
+    final: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """One chunk that answers a question. ``score`` is ``breakdown.final``; ``metadata`` is the payload's.
+
+    ``owner_id`` is the logical_unit_id of a unit, the document_id of a legacy document, ``thread_id/lane`` of a centroid;
+    ``version_key`` is what ``nao.vector_projection`` calls so.
+    """
+
+    collection: Collection
+    point_id: UUID
+    document_id: DocumentId
+    owner_id: str
+    version_key: str
+    chunk_index: int
+    char_start: int
+    char_end: int
+    metadata: Mapping[str, Json]
+    score: float
+    breakdown: ScoreBreakdown
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOwner:
+    """What the source of truth says of an owner at this moment: the version that counts, the labels that decide."""
+
+    version_key: str
+    labels: Labels
+
+
+class LiveOwners(Protocol):
+    """Reads back from the source of truth what a published vector may no longer be right about."""
+
+    def read(
+        self, collection: Collection, physical: str, owner_ids: Sequence[str]
+    ) -> Mapping[str, LiveOwner]:
+        """The owners that exist now and have a projected version; one round trip a call. Absent ones are left out."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOutcome:
+    """Hits in order, best first.
+
+    ``filtered`` counts candidates that the read-back took away (no longer visible, or of a version that is no longer live);
+    ``searched_again`` says that a version had moved on and the collections were asked a second time.
+    """
+
+    hits: tuple[SearchHit, ...]
+    filtered: int
+    searched_again: bool
