@@ -91,3 +91,19 @@ class WrongAudienceError(ThreadhouseError):
 
 class QueryTooLongError(ThreadhouseError):
     """A question is longer than a question can be; the message says how long it may be."""
+
+
+class PrincipalExpiredError(ThreadhouseError):
+    """A principal's time is over; whoever issued it has to issue another."""
+
+
+class QueryUnknownError(ThreadhouseError):
+    """A query id that nobody of this audience was given."""
+
+
+class PackUnknownError(ThreadhouseError):
+    """A pack id that nobody of this audience was given."""
+
+
+class CitationFormatError(ThreadhouseError):
+    """A citation that is not ``canonical_address@revision``."""

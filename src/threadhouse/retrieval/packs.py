@@ -96,6 +96,7 @@ class LeftOutReason(StrEnum):
     """Why something that the reader may see is not in the pack."""
 
     REJECTED = "rejected"
+    TOKEN_BUDGET = "token_budget"
 
 
 class FallbackKind(StrEnum):
@@ -265,6 +266,25 @@ class FallbackSignal(_PackPart):
     threshold: float | None = None
 
 
+class CandidateThread(_PackPart):
+    """One of several threads that may be meant. All of them are threads that the reader sees."""
+
+    thread_id: str
+    thread_title: str
+    canonical_address: str
+    score: float = Field(ge=0, le=1)
+
+
+class TokenBudget(_PackPart):
+    """How much of the pack was delivered; the tokens are estimates (see docs/query-path.md)."""
+
+    limit_tokens: int = Field(ge=1)
+    used_tokens: int = Field(ge=0)
+    left_out_count: int = Field(
+        ge=0, description="Units that are in left_out because of the budget."
+    )
+
+
 class LeftOut(_PackPart):
     """A visible unit that is deliberately not in the pack. Hidden ones are never listed or counted."""
 
@@ -282,7 +302,9 @@ class ContextPack(_PackPart):
     )
     lane: Audience
     built_from: PackKey
-    thread_id: str
+    thread_id: str = Field(
+        description="Empty in an ad-hoc pack, which no thread answered (see fallback_signal)."
+    )
     thread_title: str
     purpose: str
     canonical_units: tuple[PackUnit, ...] = Field(
@@ -302,7 +324,9 @@ class ContextPack(_PackPart):
         description="Must be surfaced when answering; the units are in the pack, marked."
     )
     last_health_status: LastHealthStatus | None
-    authority_or_risk_level: AuthorityOrRiskLevel
+    authority_or_risk_level: AuthorityOrRiskLevel | None = Field(
+        description="Null only when there is no unit at all: an ad-hoc pack of a search that found nothing."
+    )
     recommended_reading_order: tuple[str, ...] = Field(
         description="Canonical addresses of all units in the pack, each once: canonical, supporting, reports."
     )
@@ -312,6 +336,13 @@ class ContextPack(_PackPart):
     audience_scope_applied: AudienceScope
     fallback_signal: FallbackSignal | None = None
     left_out: tuple[LeftOut, ...] = ()
+    candidate_threads: tuple[CandidateThread, ...] = Field(
+        default=(),
+        description="More than one thread may be meant: all of them, best first. The pack is that of the first.",
+    )
+    token_budget: TokenBudget | None = Field(
+        default=None, description="Null when the pack was asked for whole."
+    )
 
     def units(self) -> tuple[PackUnit, ...]:
         """Every unit in the pack once, in reading order."""
@@ -402,9 +433,12 @@ def canonical_json(pack: ContextPack) -> str:
 def pack_digest(pack: ContextPack) -> str:
     """sha256 over everything in a pack that its reader works with.
 
-    Left out are the id, which is made from it, and ``built_from``, which also changes when nothing for this reader did.
+    Left out are the id, which is made from it, ``built_from``, which also changes when nothing for this reader did, and what
+    belongs to one delivery instead of the thread.
     """
-    content: Json = pack.model_dump(mode="json", exclude={"pack_id", "built_from"})
+    content: Json = pack.model_dump(
+        mode="json", exclude={"pack_id", "built_from", "candidate_threads", "token_budget"}
+    )
     return digest(content)
 
 
