@@ -96,7 +96,7 @@ class LeftOutReason(StrEnum):
     """Why something that the reader may see is not in the pack."""
 
     REJECTED = "rejected"
-    TOKEN_BUDGET = "token_budget"
+    LENGTH = "length"
 
 
 class FallbackKind(StrEnum):
@@ -406,10 +406,7 @@ def build_pack(
         known_gaps=_known_gaps(dossier.expected_artifacts, allowed["lifecycle_stage"]),
         suspect_links=suspects,
         last_health_status=_last_health(dossier.health),
-        authority_or_risk_level=AuthorityOrRiskLevel(
-            strongest_authority=min((u.authority for u in units), key=_AUTHORITY_RANK.__getitem__),
-            highest_risk_class=max((u.risk_class for u in units), key=_RISK_RANK.__getitem__),
-        ),
+        authority_or_risk_level=level_of(units),
         recommended_reading_order=reading_order,
         source_revisions={u.canonical_address: u.source_revision for u in units},
         audience_scope_applied=AudienceScope(
@@ -421,6 +418,21 @@ def build_pack(
     )
     name = f"{thread.thread_id}\0{principal.audience}\0{pack_digest(content)}"
     return content.model_copy(update={"pack_id": uuid5(PACK_NAMESPACE, name)})
+
+
+def level_of(units: Sequence[PackUnit]) -> AuthorityOrRiskLevel | None:
+    """Strongest authority and highest risk among ``units``; None without any."""
+    if not units:
+        return None
+    return AuthorityOrRiskLevel(
+        strongest_authority=min((u.authority for u in units), key=_AUTHORITY_RANK.__getitem__),
+        highest_risk_class=max((u.risk_class for u in units), key=_RISK_RANK.__getitem__),
+    )
+
+
+def in_lifecycle_order(units: Iterable[PackUnit]) -> tuple[PackUnit, ...]:
+    """Units in the order of D11 §4.5: lifecycle stage, authority, recency, canonical address."""
+    return _in_order(units)
 
 
 def canonical_json(pack: ContextPack) -> str:

@@ -1,9 +1,10 @@
 """What found points belong to now: the version that counts and the labels of this moment, from Postgres.
 
-Belongs here: one lookup for all hits of a collection. Does not belong here: what a search does with the answer (retrieval.search).
+Belongs here: one lookup for all hits of a collection.
+Does not belong here: what a search does with the answer (retrieval.search).
 
-Vector payloads carry labels too, but a right that is taken away reaches them only with the next publish. This makes it hold from
-the next query on.
+Vector payloads carry labels too, but a right that is taken away reaches them only with the next publish. This makes it hold
+from the next query on.
 """
 
 from __future__ import annotations
