@@ -1,4 +1,4 @@
-"""A whole night from the command line: build, do nothing the second time, audit, repair, report, look, serve, stop.
+"""Whole nights from the command line: interrupt, build, do nothing the second time, audit, repair, report, look, serve, stop.
 
 One home for the module, since embedding the sample hub is what takes long. The model comes from the session.
 """
@@ -6,6 +6,7 @@ One home for the module, since embedding the sample hub is what takes long. The 
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import urllib.request
 from collections.abc import Generator
@@ -35,7 +36,25 @@ def house(
 
 
 @pytest.fixture(scope="module")
-def first_night(house: CommandLine) -> dict[str, Any]:
+def interrupted_night(house: CommandLine) -> tuple[int, list[str]]:
+    """Exit code and log of a first night that loads the sample hub and is stopped by Ctrl-C in its first steps."""
+    process = house.start("nightly", "--sample-if-empty")
+    assert process.stderr is not None
+    said: list[str] = []
+    for line in process.stderr:
+        said.append(line.strip())
+        # Read while the job runs: a line that comes when it is over would find nobody to interrupt.
+        if line.startswith("Cutting information_units"):
+            process.send_signal(signal.SIGINT)
+            break
+    said += process.communicate(timeout=120)[1].strip().splitlines()
+    return process.returncode, said
+
+
+@pytest.fixture(scope="module")
+def first_night(house: CommandLine, interrupted_night: tuple[int, list[str]]) -> dict[str, Any]:
+    """What the first whole night reported; it follows one that was interrupted."""
+    assert "Loaded the sample hub" in " ".join(interrupted_night[1])
     done = house("nightly", "--sample-if-empty", "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -48,13 +67,22 @@ def built(house: CommandLine, first_night: dict[str, Any]) -> CommandLine:
     return house
 
 
-def test_the_first_night_loads_the_sample_and_builds_everything(
+def test_a_night_ends_at_ctrl_c_with_code_130_and_one_line(
+    interrupted_night: tuple[int, list[str]],
+) -> None:
+    code, said = interrupted_night
+    assert code == 130
+    assert said[-1].startswith("threadhouse: interrupted; ")
+    assert not any("failed" in line for line in said)
+
+
+def test_the_night_after_an_interrupted_one_builds_everything(
     first_night: dict[str, Any],
 ) -> None:
     rows = {
         name: figures.get("dagster/row_count", 0) for name, figures in first_night["assets"].items()
     }
-    assert first_night["sample_loaded"] is True
+    assert first_night["sample_loaded"] is False
     assert first_night["texts_embedded"] > 100
     assert min(rows[name] for name in ("unit_chunks", "thread_centroids", "context_packs")) > 0
     assert Path(first_night["report_page"]).is_file()

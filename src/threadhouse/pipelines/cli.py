@@ -568,7 +568,8 @@ def _settings() -> Settings:
     from threadhouse.stores.settings import Settings
 
     settings = Settings.from_environment()
-    if settings.home.exists() and not settings.home.is_dir():
+    # os.path, because pathlib raises where a folder above may not be entered.
+    if os.path.exists(settings.home) and not os.path.isdir(settings.home):  # noqa: PTH110, PTH112
         message = f"THREADHOUSE_HOME is {settings.home}, which is not a folder; name another place."
         raise ConfigurationError(message)
     return settings

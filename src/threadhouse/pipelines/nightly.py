@@ -216,6 +216,8 @@ def _require_success(result: ExecuteInProcessResult, log: Path) -> None:
             error = event.step_failure_data.error
             while error is not None and error.cause is not None:
                 error = error.cause
+            if error is not None and error.cls_name == dg.DagsterExecutionInterruptedError.__name__:
+                raise KeyboardInterrupt  # what Ctrl-C was before Dagster made a failed step of it
             reason = "no reason given" if error is None else error.message.strip()
             message = f"The step {event.step_key} failed: {reason.rstrip('.')} (log: {log})."
             raise NightlyFailedError(message)

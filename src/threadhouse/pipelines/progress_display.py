@@ -6,9 +6,10 @@ Does not belong here: knowing what a task is; tasks come as (name, done, total).
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -35,11 +36,14 @@ class ProgressDisplay(Protocol):
 
 def open_display() -> ProgressDisplay:
     """Bars when stderr is a terminal, lines otherwise."""
-    return _Bars() if sys.stderr.isatty() else _Lines()
+    # A descriptor of our own: Dagster sends the process's own stderr into a file while it runs a job, and a bar that appears
+    # when the job is over is none.
+    stream = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="replace")
+    return _Bars(stream) if stream.isatty() else _Lines(stream)
 
 
 class _Bars:
-    def __init__(self) -> None:
+    def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -50,6 +54,7 @@ class _Bars:
             TimeRemainingColumn,
         )
 
+        self._stream = stream
         self._tasks: dict[str, TaskID] = {}
         self._progress: Progress = Progress(
             TextColumn("{task.description}", markup=False),
@@ -57,7 +62,7 @@ class _Bars:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=Console(file=stream),
         )
 
     def __enter__(self) -> Self:
@@ -66,6 +71,7 @@ class _Bars:
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
+        self._stream.close()
 
     def announce(self, text: str) -> None:
         self._progress.console.print(text, markup=False, highlight=False)
@@ -77,7 +83,8 @@ class _Bars:
 
 
 class _Lines:
-    def __init__(self) -> None:
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
         self._said_at: dict[str, float] = {}
         self._finished: set[str] = set()
 
@@ -85,11 +92,11 @@ class _Lines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self._stream.close()
 
     def announce(self, text: str) -> None:
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
 
     def report(self, task: str, done: int, total: int) -> None:
         is_last = total > 0 and done >= total

@@ -124,10 +124,10 @@ def diagnose(settings: Settings, environment: Mapping[str, str] | None = None) -
     """
     variables = os.environ if environment is None else environment
     findings = [*check_settings(settings, variables), check_disk(settings.home)]
-    if settings.database_url is None and not settings.home.exists():
-        detail = f"nothing has been set up here yet: {settings.home} does not exist"
-        findings.append(Finding(Section.REACHABLE, "home", State.WARN, detail, _RUN_NIGHTLY))
-    else:
+    home = _check_home(settings)
+    if home is not None:
+        findings.append(home)
+    if home is None or (settings.database_url is not None and home.state is State.WARN):
         model_findings, space = _check_model(settings)
         findings += model_findings
         findings += _check_database(settings, space)
@@ -136,6 +136,23 @@ def diagnose(settings: Settings, environment: Mapping[str, str] | None = None) -
         findings += _check_writer_lock(settings)
     order = list(Section)
     return Diagnosis(tuple(sorted(findings, key=lambda finding: order.index(finding.section))))
+
+
+def _check_home(settings: Settings) -> Finding | None:
+    """What keeps the home from being looked into; None when nothing does."""
+    home = settings.home
+    try:
+        exists = home.exists()
+    except PermissionError:
+        exists = True
+    if not exists:
+        detail = f"nothing has been set up here yet: {home} does not exist"
+        return Finding(Section.REACHABLE, "home", State.WARN, detail, _RUN_NIGHTLY)
+    if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+        detail = f"the OS user of this process may not use {home}"
+        remedy = "run as its owner, or set THREADHOUSE_HOME elsewhere"
+        return Finding(Section.REACHABLE, "home", State.FAIL, detail, remedy)
+    return None
 
 
 def check_settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -189,7 +206,7 @@ def check_settings(settings: Settings, environment: Mapping[str, str]) -> Iterat
 
 def check_disk(home: Path) -> Finding:
     """Room left where the home is, or would be."""
-    existing = next(folder for folder in (home, *home.parents) if folder.exists())
+    existing = next(folder for folder in (home, *home.parents) if os.access(folder, os.X_OK))
     return judge_free_space(shutil.disk_usage(existing).free, existing)
 
 
