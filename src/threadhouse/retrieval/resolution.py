@@ -1,22 +1,42 @@
 """Which thread answers a query: the signals put together, the candidates in order, and the decision (D11 §4.2, §4.3).
 
-Belongs here: what a candidate and a decision are, what the signals are worth, when one thread is sure enough.
-Does not belong here: finding references in a text (references), reading signals (stores), searching (search), fitting (calibration).
+Belongs here: what a candidate and a decision are, how signals become a probability, when one thread is sure enough.
+Does not belong here: finding names in a text (references), reading signals (stores), searching (search), fitting (calibration).
 
-Every signal is computed from what the reader may see and from nothing else: a thread that the reader does not see has no facts, and
-a thread without facts is no candidate, whatever any signal says of it.
+Every signal is computed from what the reader may see and from nothing else: a thread that the reader does not see has no facts,
+and a thread without facts is no candidate, whatever any signal says of it.
+
+The model is a multinomial logit with a way out: every candidate has a strength, "none of them" has strength 0, and a score is a
+candidate's share of ``exp(strength)``. So scores add up to at most 1, two threads that are equally good get half each and become
+candidates, and what is missing from 1 is the probability that no thread answers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from threadhouse.retrieval.models import ThreadId, UnitId
-from threadhouse.retrieval.ranking import RankingWeights, ThreadFacts
+from threadhouse.retrieval.ranking import (
+    RankingWeights,
+    ThreadFacts,
+    ranking_handicap,
+    ranking_parts,
+)
+from threadhouse.retrieval.thread_features import (
+    CENTROID_INPUT,
+    EVIDENCE_INPUTS,
+    LEXICAL_INPUTS,
+    Features,
+    Memberships,
+    Scales,
+    candidate_features,
+    centroid_thread,
+)
 
 if TYPE_CHECKING:
     from threadhouse.retrieval.audience import AudiencePolicy
@@ -24,11 +44,26 @@ if TYPE_CHECKING:
     from threadhouse.retrieval.query_text import PreparedQuery
     from threadhouse.retrieval.search import SearchHit
 
+__all__ = [
+    "SIGNALS",
+    "LexicalSignals",
+    "Memberships",
+    "Resolution",
+    "ResolutionKind",
+    "RetrievalPolicy",
+    "ThreadCandidate",
+    "ThreadFacts",
+    "ThreadSignalReader",
+    "ThreadSurroundings",
+    "candidate_thread_ids",
+    "centroid_thread",
+    "resolve_threads",
+]
+
 SIGNALS: tuple[str, ...] = ("explicit", "label", "keyword", "centroid", "authority", "evidence")
 """The six sources of D11 §4.2, each 0 to 1 in a candidate's breakdown; ``rank_*`` entries are the parts of §4.3."""
 
-Memberships: TypeAlias = Mapping[UnitId, Mapping[ThreadId, float]]
-"""Threads that a unit counts for, and how much (0 to 1: role times confidence). Rejected memberships are not among them."""
+_LARGEST_EXPONENT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +76,8 @@ class ThreadCandidate:
 
 
 class ResolutionKind(StrEnum):
+    """What to do with the candidates."""
+
     SINGLE = "single"
     CANDIDATES = "candidates"
     MISSING = "missing"
@@ -50,12 +87,15 @@ class ResolutionKind(StrEnum):
 class Resolution:
     """The decision. ``candidates`` are best first, also when the kind is MISSING (they are then what was too weak).
 
-    ``threshold`` is the score that the best candidate was held against: of a single match, or of being a candidate at all.
+    ``threshold`` is what was needed for the kind that was just missed or reached: for SINGLE and CANDIDATES, the best score that
+    makes a single match; for MISSING, the ``any_thread`` below which nothing is a match.
+    ``any_thread`` is the probability that any thread is right: the sum of all scores.
     """
 
     kind: ResolutionKind
     candidates: tuple[ThreadCandidate, ...]
     threshold: float
+    any_thread: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +109,7 @@ class LexicalSignals:
 
     def thread_ids(self) -> frozenset[ThreadId]:
         """Every thread that any of the signals names."""
-        return (
-            frozenset(self.explicit)
-            | self.label.keys()
-            | self.keyword.keys()
-            | self.authority.keys()
-        )
+        return frozenset((*self.explicit, *self.label, *self.keyword, *self.authority))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +121,7 @@ class ThreadSurroundings:
 
 
 class ThreadSignalReader(Protocol):
-    """What Postgres knows about threads, as far as one reader may know it; one round trip a call, nothing remembered."""
+    """What Postgres knows about threads, as far as one reader may know it; rights are read anew in every call."""
 
     def lexical(self, text: str, principal: Principal, policy: AudiencePolicy) -> LexicalSignals:
         """Explicit references, labels and aliases, full text, authority hints. ``text`` is a prepared query's."""
@@ -110,18 +145,26 @@ class ThreadSignalReader(Protocol):
 class RetrievalPolicy:
     """One row of ``cong.retrieval_policy``: everything about resolution that is a number.
 
-    ``space_id`` is the vector space that the numbers were fitted on; the empty string is the row for a space without its own.
-    ``coefficients`` are those of the fitted model by the name of the input, with ``intercept``.
+    Attributes:
+        version: The version in force; part of what `--explain` shows.
+        space_id: The vector space that the numbers were fitted on; empty in the row for a space without its own.
+        coefficients: Worth of each input of the model in log-odds, by its name in ``thread_features.INPUTS``; absent means 0.
+        scales: Centre and width of the space's cosines; absent ones are taken from the hits.
+        ranking: How much recency, authority, health and coverage may move a thread.
+        single_threshold: Score from which the best candidate stands alone.
+        match_threshold: Sum of scores below which no thread is a match.
+        candidate_floor: Candidates with a lower score are not named, except for the best one.
+        candidate_limit: How many are named at most.
     """
 
     version: int
     space_id: str
     coefficients: Mapping[str, float]
-    scales: Mapping[str, tuple[float, float]]
+    scales: Scales
     ranking: RankingWeights
     single_threshold: float
-    single_margin: float
-    candidate_threshold: float
+    match_threshold: float
+    candidate_floor: float
     candidate_limit: int
 
 
@@ -130,11 +173,6 @@ def candidate_thread_ids(
 ) -> list[ThreadId]:
     """Threads to ask `ThreadSignalReader.surroundings` about, besides those of the found units; in order of id."""
     return sorted(lexical.thread_ids() | {centroid_thread(hit) for hit in centroid_hits})
-
-
-def centroid_thread(hit: SearchHit) -> ThreadId:
-    """The thread of a hit in ``thread_centroids``, whose owner id is ``thread_id/lane``."""
-    return ThreadId(hit.owner_id.rpartition("/")[0])
 
 
 def resolve_threads(
@@ -148,5 +186,96 @@ def resolve_threads(
     *,
     now: datetime,
 ) -> Resolution:
-    """The threads that may be meant, best first, and whether one is sure enough."""
-    raise NotImplementedError
+    """The threads that may be meant, best first, and whether one is sure enough.
+
+    The order of hits, memberships and facts does not matter, and neither does anything that is said of a thread without facts.
+
+    Args:
+        lexical: What the words say.
+        centroid_hits: Hits of ``thread_centroids`` in the reader's lane.
+        unit_hits: Hits of ``information_units``; more than one of a unit is fine, the best counts.
+        memberships: Of the units found; what is absent counts for no thread.
+        facts: Of the threads that the reader sees at this moment.
+        now: What recency is measured against.
+    """
+    features = candidate_features(
+        query, lexical, centroid_hits, unit_hits, memberships, facts.keys(), policy.scales
+    )
+    parts = {
+        thread_id: ranking_parts(facts[thread_id], policy.ranking, now) for thread_id in features
+    }
+    strengths = {
+        thread_id: strength(row, policy.coefficients)
+        + ranking_handicap(parts[thread_id], policy.ranking)
+        for thread_id, row in features.items()
+    }
+    scores = share_of_strengths(strengths)
+    candidates = [
+        ThreadCandidate(
+            thread_id,
+            scores[thread_id],
+            _breakdown(row, policy.coefficients)
+            | {
+                "rank_recency": parts[thread_id].recency,
+                "rank_authority": parts[thread_id].authority,
+                "rank_health": parts[thread_id].health,
+                "rank_coverage": parts[thread_id].coverage,
+            },
+        )
+        for thread_id, row in features.items()
+    ]
+    candidates.sort(key=lambda candidate: (-candidate.score, candidate.thread_id))
+    return _decide(candidates, min(1.0, math.fsum(scores.values())), policy)
+
+
+def strength(row: Features, coefficients: Mapping[str, float]) -> float:
+    """What the inputs of one candidate add up to, in log-odds against "none of them"."""
+    return math.fsum(coefficients.get(name, 0.0) * value for name, value in row.items())
+
+
+def share_of_strengths(strengths: Mapping[ThreadId, float]) -> dict[ThreadId, float]:
+    """Probabilities of the candidates; together with the one of "none of them", whose strength is 0, they are 1."""
+    top = max(0.0, *strengths.values()) if strengths else 0.0
+    powers = {
+        thread_id: math.exp(max(value - top, -_LARGEST_EXPONENT))
+        for thread_id, value in strengths.items()
+    }
+    total = math.fsum((*powers.values(), math.exp(max(-top, -_LARGEST_EXPONENT))))
+    return {thread_id: power / total for thread_id, power in powers.items()}
+
+
+def _decide(
+    candidates: Sequence[ThreadCandidate], any_thread: float, policy: RetrievalPolicy
+) -> Resolution:
+    named = tuple(
+        candidate
+        for rank, candidate in enumerate(candidates[: policy.candidate_limit])
+        if rank == 0 or candidate.score >= policy.candidate_floor
+    )
+    if not named or any_thread < policy.match_threshold:
+        return Resolution(ResolutionKind.MISSING, named, policy.match_threshold, any_thread)
+    is_single = named[0].score >= policy.single_threshold
+    kind = ResolutionKind.SINGLE if is_single else ResolutionKind.CANDIDATES
+    return Resolution(kind, named, policy.single_threshold, any_thread)
+
+
+def _breakdown(row: Features, coefficients: Mapping[str, float]) -> dict[str, float]:
+    """The six signals of one candidate, 0 to 1. Hits and centroids are told as what the model makes of them alone."""
+    by_name = {name.rpartition(":")[2]: (name, value) for name, value in row.items()}
+
+    def worth(*names: str) -> float:
+        return math.fsum(
+            coefficients.get(by_name[name][0], 0.0) * by_name[name][1]
+            for name in names
+            if name in by_name
+        )
+
+    return {
+        **{name: min(1.0, max(0.0, row.get(name, 0.0))) for name in LEXICAL_INPUTS},
+        "centroid": _logistic(worth(CENTROID_INPUT)) if CENTROID_INPUT in by_name else 0.0,
+        "evidence": _logistic(worth("intercept", *EVIDENCE_INPUTS)),
+    }
+
+
+def _logistic(value: float) -> float:
+    return 1.0 / (1.0 + math.exp(-max(-_LARGEST_EXPONENT, min(_LARGEST_EXPONENT, value))))
