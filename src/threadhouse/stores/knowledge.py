@@ -26,6 +26,7 @@ from threadhouse.retrieval.errors import ConfigurationError
 from threadhouse.retrieval.lanes import UnitOutline
 from threadhouse.retrieval.models import (
     Audience,
+    DocumentId,
     Edge,
     ExpectedArtifact,
     Flags,
@@ -107,9 +108,12 @@ class KnowledgeReader:
             }
             yield _read(UnitOutline, "source.information_unit", row, "logical_unit_id")
 
-    def documents(self) -> Iterator[ProductionDocument | UnreadableRow]:
-        """Every document with its text, in order of id; streamed."""
-        for row in self._stream("knowledge_documents", {}):
+    def documents(
+        self, document_ids: Sequence[DocumentId] | None = None
+    ) -> Iterator[ProductionDocument | UnreadableRow]:
+        """Documents with their texts, in order of id; streamed."""
+        params = {"document_ids": None if document_ids is None else list(document_ids)}
+        for row in self._stream("knowledge_documents", params):
             yield _read(ProductionDocument, "source.production_document", row, "document_id")
 
     def threads(

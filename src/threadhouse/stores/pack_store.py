@@ -143,28 +143,38 @@ class PackStore:
             lane: The reader's audience. Readers with permissions of their own get packs of their own, never these.
             space_id: The vector space in force.
         """
-        with (
-            self._database.connect() as connection,
-            connection.cursor(row_factory=dict_row) as cursor,
-        ):
-            row = cursor.execute(
-                queries.load("packs_read"), {"thread_id": thread_id, "lane": lane}
-            ).fetchone()
-        if row is None or row["current_policy_version"] is None:
-            return PackLookup()
-        current = PackKey(
-            input_revision=row["current_input_revision"],
-            policy_version=row["current_policy_version"],
-            space_id=space_id,
-            code_version=PACK_VERSION,
-        )
-        if row["pack"] is None:
-            return PackLookup(current=current)
-        stored = _key(row)
-        if not is_fresh(stored, current):
-            # Not even parsed: another code version may have written another shape.
-            return PackLookup(current=current, stale=stale_because(stored, current))
-        return PackLookup(ContextPack.model_validate_json(row["pack"]), current)
+        with self._database.connect() as connection:
+            return look_up_pack(connection, thread_id, lane, space_id)
+
+
+def look_up_pack(
+    connection: Connection[TupleRow], thread_id: ThreadId, lane: Audience, space_id: str
+) -> PackLookup:
+    """`PackStore.read_pack` on a connection that is open already."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(
+            queries.load("packs_read"), {"thread_id": thread_id, "lane": lane}
+        ).fetchone()
+    if row is None or row["current_policy_version"] is None:
+        return PackLookup()
+    current = PackKey(
+        input_revision=row["current_input_revision"],
+        policy_version=row["current_policy_version"],
+        space_id=space_id,
+        code_version=PACK_VERSION,
+    )
+    if row["pack"] is None:
+        return PackLookup(current=current)
+    stored = _key(row)
+    if not is_fresh(stored, current):
+        # Not even parsed: another code version may have written another shape.
+        return PackLookup(current=current, stale=stale_because(stored, current))
+    return PackLookup(ContextPack.model_validate_json(row["pack"]), current)
+
+
+def keep_pack(connection: Connection[TupleRow], built: BuiltPack) -> bool:
+    """Keep one pack that a reader had built for itself, unless its thread has moved on since; whether it was written."""
+    return _put(connection, built)[0]
 
 
 def _read_keys(

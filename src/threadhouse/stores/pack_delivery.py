@@ -1,0 +1,294 @@
+"""The transaction in which a pack leaves: looked up, checked once more, written down.
+
+Belongs here: the lookup with its freshness, the last check of every unit, events, gaps and the delivered pack in one commit, and
+what a leak that was stopped leaves behind.
+Does not belong here: which thread answers, what a pack holds, what events say (serving, retrieval).
+
+A pack leaves when its transaction has committed. Killed before, nothing was delivered and nothing counted; killed after, it was
+counted once, and trying again under the same query id counts nothing a second time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from psycopg import Connection, IsolationLevel
+from psycopg.rows import DictRow, TupleRow, dict_row
+from psycopg.types.json import Jsonb
+
+from threadhouse.retrieval.audience import AudiencePolicy, allowed_values
+from threadhouse.retrieval.events import RetrievalEvent
+from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND, GapSignal
+from threadhouse.retrieval.freshness import PackKey, stale_because
+from threadhouse.retrieval.models import Json, Principal, ThreadId
+from threadhouse.retrieval.packs import PACK_VERSION, ContextPack, build_pack
+from threadhouse.stores import queries
+from threadhouse.stores.gap_signals import signal_rows
+from threadhouse.stores.knowledge import KnowledgeReader
+from threadhouse.stores.live_owners import Connections
+from threadhouse.stores.pack_memory import KnownPack, PackMemory
+from threadhouse.stores.pack_store import BuiltPack, keep_pack, look_up_pack
+
+REFUSAL_NAMESPACE = UUID("c0f2a9d4-3f0e-5d5e-9d0b-7d6f1f6f5a21")
+"""Namespace of the ids that one refusal writes."""
+
+CONTENT_READS = 3
+"""How often a pack's text is read again because another one was stored meanwhile; then it is built."""
+
+
+class Leak(Exception):  # noqa: N818  # not an error of a user: it becomes WrongAudienceError once it is written down
+    """The last check found units that the reader may not see."""
+
+    def __init__(self, pack: ContextPack, unit_ids: Sequence[str]) -> None:
+        super().__init__(f"{len(unit_ids)} units")
+        self.pack = pack
+        self.unit_ids = tuple(unit_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBuild:
+    """A pack built for one reader; None when the reader sees nothing of the thread. ``policy`` is the one it was built under."""
+
+    pack: ContextPack | None
+    policy: AudiencePolicy
+    build_ms: float
+
+
+class Delivery:
+    """One open transaction. Everything is read and written through it, and a pack leaves only when it has committed."""
+
+    def __init__(self, connection: Connection[TupleRow], memory: PackMemory) -> None:
+        self._connection = connection
+        self._memory = memory
+
+    def stored_pack(
+        self, thread_id: ThreadId, principal: Principal, policy: AudiencePolicy, space_id: str
+    ) -> tuple[ContextPack | None, tuple[str, ...]]:
+        """The lane's stored pack when it is fresh and every unit of it may be seen; else None and why.
+
+        With the pack in memory this is one lookup: freshness, the id of the content, and the labels of all units, at one moment.
+
+        Raises:
+            Leak: It is fresh and holds what the reader may not see.
+        """
+        lane = principal.audience
+        known = self._memory.get(thread_id, lane)
+        for _ in range(CONTENT_READS):
+            if known is None:
+                found = look_up_pack(self._connection, thread_id, lane, space_id)
+                if found.pack is None:
+                    return None, found.stale
+                known = KnownPack.of(found.pack)
+                self._memory.put(known)
+            row = self._check_units(known, thread_id, principal, policy)
+            current, stale = _compare(row, policy, space_id)
+            if current is None or stale:
+                return None, stale
+            if row["pack_id"] != known.pack.pack_id:
+                known = None
+            elif row["hidden"]:
+                raise Leak(known.pack, row["hidden"])
+            elif row["live_count"] != len(known.unit_ids):
+                # Only a source that changes without its triggers comes here; its revision cannot be relied on.
+                return None, ("unit_version",)
+            else:
+                return known.pack.model_copy(update={"built_from": current}), ()
+        return None, ("pack_id",)
+
+    def confirm(self, built: ContextPack, principal: Principal, policy: AudiencePolicy) -> bool:
+        """Whether a pack that was built a moment ago may leave; False when a right was taken away since, so build it again.
+
+        Raises:
+            Leak: Nothing changed since, and it still holds what the reader may not see.
+        """
+        row = self._check_units(KnownPack.of(built), ThreadId(built.thread_id), principal, policy)
+        if not row["hidden"]:
+            return True
+        was = (built.built_from.input_revision, built.built_from.policy_version)
+        if was == (row["current_input_revision"], row["current_policy_version"]):
+            raise Leak(built, row["hidden"])
+        return False
+
+    def check(self, pack: ContextPack, principal: Principal, policy: AudiencePolicy) -> None:
+        """The last check of a pack that was put together from a search.
+
+        Raises:
+            Leak: It holds what the reader may not see.
+        """
+        hidden: list[str] = []
+        known = KnownPack.of(pack)
+        if known.unit_ids:
+            hidden += self._check_units(known, ThreadId(pack.thread_id), principal, policy)[
+                "hidden"
+            ]
+        parts = [unit for unit in pack.units() if unit.unit_kind == LEGACY_UNIT_KIND]
+        if parts:
+            row = self._one(
+                "packs_check_documents",
+                {
+                    "document_ids": [part.logical_unit_id for part in parts],
+                    "revisions": [part.source_revision for part in parts],
+                    **_allowed(principal, policy),
+                },
+            )
+            hidden += row["hidden"]
+        if hidden:
+            raise Leak(pack, hidden)
+
+    def last_delivered(self, session_id: str, lane: str) -> tuple[UUID, ThreadId | None] | None:
+        """Query and thread of the pack that a session got last."""
+        row = self._connection.execute(
+            queries.load("session_last_delivered"), {"session_id": session_id, "lane": lane}
+        ).fetchone()
+        return None if row is None else (row[0], row[1])
+
+    def write(
+        self,
+        events: Sequence[RetrievalEvent],
+        pack: ContextPack | None = None,
+        gaps: Sequence[GapSignal] = (),
+    ) -> int:
+        """Write down what leaves; returns how many events were new (0: this query was counted before)."""
+        row = self._connection.execute(
+            queries.load("delivery_write"),
+            {
+                "events": Jsonb([event.model_dump(mode="json") for event in events]),
+                "signals": Jsonb(signal_rows(gaps)),
+                "pack_id": pack.pack_id if pack else None,
+                "lane": pack.lane if pack else None,
+                "thread_id": (pack.thread_id or None) if pack else None,
+                "source_revisions": Jsonb(pack.source_revisions if pack else {}),
+            },
+        ).fetchone()
+        return int(row[0]) if row else 0
+
+    def _check_units(
+        self,
+        known: KnownPack,
+        thread_id: ThreadId,
+        principal: Principal,
+        policy: AudiencePolicy,
+    ) -> DictRow:
+        return self._one(
+            "packs_check",
+            {
+                "thread_id": thread_id,
+                "lane": principal.audience,
+                "unit_ids": list(known.unit_ids),
+                "version_ids": list(known.version_ids),
+                **_allowed(principal, policy),
+            },
+        )
+
+    def _one(self, query: str, params: Mapping[str, Any]) -> DictRow:
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            row = cursor.execute(queries.load(query), params).fetchone()
+        if row is None:
+            message = f"{query} gave no row although it aggregates."
+            raise LookupError(message)
+        return row
+
+
+class PackDelivery:
+    """Opens the transactions in which packs leave."""
+
+    def __init__(self, connections: Connections, memory: PackMemory | None = None) -> None:
+        self._connections = connections
+        self._memory = memory or PackMemory()
+
+    @contextmanager
+    def begin(self) -> Generator[Delivery, None, None]:
+        """Yield a transaction; committed when the body ends, rolled back when it raises."""
+        with self._connections() as connection:
+            yield Delivery(connection, self._memory)
+
+    @contextmanager
+    def one_moment(self) -> Generator[KnowledgeReader, None, None]:
+        """Yield a reader whose answers all belong to one moment, which is not before this call."""
+        with self._connections() as connection:
+            connection.isolation_level = IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            try:
+                with connection.transaction():
+                    yield KnowledgeReader(connection)
+            finally:
+                if not connection.closed:
+                    connection.isolation_level = None
+                    connection.read_only = None
+
+    def build(self, thread_id: ThreadId, principal: Principal, space_id: str) -> LiveBuild:
+        """Build the pack of one thread for one reader from what is there now."""
+        started = time.perf_counter()
+        with self.one_moment() as knowledge:
+            policy = knowledge.policy()
+            dossier = knowledge.dossier(thread_id)
+        pack = None if dossier is None else build_pack(dossier, principal, policy, space_id)
+        return LiveBuild(pack, policy, (time.perf_counter() - started) * 1000)
+
+    def keep(self, built: BuiltPack) -> bool:
+        """Store a pack that was built for a reader, for those who come after; False when its thread has moved on already."""
+        self._memory.put(KnownPack.of(built.pack))
+        with self._connections() as connection:
+            return keep_pack(connection, built)
+
+    def refuse(self, leak: Leak, principal: Principal, query_id: UUID) -> None:
+        """Write down a leak that was stopped, in one transaction, and drop the pack that would have leaked."""
+        pack = leak.pack
+        cause = f"{pack.lane}/{pack.thread_id or 'ad-hoc'}"
+        evidence: dict[str, Json] = {
+            "unit_ids": list(leak.unit_ids),
+            "query_id": str(query_id),
+            "pack_id": str(pack.pack_id),
+            "policy_version": pack.built_from.policy_version,
+            "input_revision": pack.built_from.input_revision,
+        }
+        with self._connections() as connection:
+            connection.execute(
+                queries.load("delivery_refuse"),
+                {
+                    "signal_id": uuid5(REFUSAL_NAMESPACE, cause),
+                    "cause_key": cause,
+                    "thread_id": pack.thread_id or None,
+                    "lane": pack.lane,
+                    "evidence": Jsonb(evidence),
+                    "entry_id": uuid5(REFUSAL_NAMESPACE, f"log\0{query_id}"),
+                    "subject": principal.subject,
+                    "pack_id": pack.pack_id,
+                    "title": f"A pack for {pack.lane} held units that {pack.lane} may not see; it was not delivered",
+                    "governance_id": uuid5(REFUSAL_NAMESPACE, f"governance\0{query_id}"),
+                    "risk_review_id": uuid5(REFUSAL_NAMESPACE, f"risk_review\0{query_id}"),
+                },
+            )
+
+
+def _allowed(principal: Principal, policy: AudiencePolicy) -> dict[str, list[str]]:
+    return {name: sorted(values) for name, values in allowed_values(principal, policy).items()}
+
+
+def _compare(
+    row: DictRow, policy: AudiencePolicy, space_id: str
+) -> tuple[PackKey | None, tuple[str, ...]]:
+    """What a pack would be built from now, None when there is no stored pack or no thread, and why the stored one is stale."""
+    if row["pack_id"] is None or row["current_policy_version"] is None:
+        return None, ()
+    current = PackKey(
+        input_revision=row["current_input_revision"],
+        policy_version=row["current_policy_version"],
+        space_id=space_id,
+        code_version=PACK_VERSION,
+    )
+    stored = PackKey(
+        input_revision=row["input_revision"],
+        policy_version=row["policy_version"],
+        space_id=row["space_id"],
+        code_version=row["code_version"],
+    )
+    if current.policy_version != policy.version:
+        # The question was searched under a policy that has been replaced since.
+        return current, ("policy_version",)
+    return current, stale_because(stored, current)
