@@ -1,0 +1,675 @@
+"""The query path: a question and a principal in, a context pack out.
+
+Belongs here: the order of the steps, what is tried when a step has no answer, feedback and citation checks.
+Does not belong here: the rules of any step (retrieval), statements (stores), tokens and transports (the callers), Dagster.
+
+Nothing is remembered between queries but parsed packs, and those are served only after a lookup that says they are current.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from uuid import UUID, uuid5
+
+from threadhouse.retrieval.audience import AudiencePolicy, allowed_values, lane_principal
+from threadhouse.retrieval.errors import (
+    CitationFormatError,
+    ConfigurationError,
+    PackUnknownError,
+    PrincipalExpiredError,
+    ProjectionError,
+    QueryUnknownError,
+    WrongAudienceError,
+)
+from threadhouse.retrieval.events import EventType, ResolutionPath, RetrievalEvent
+from threadhouse.retrieval.fallback import (
+    EXPLICIT_RAW,
+    FoundDocumentPart,
+    FoundUnit,
+    ad_hoc_pack,
+    fallback_of,
+    gap_signals,
+    search_gap,
+    weak_threads,
+)
+from threadhouse.retrieval.models import (
+    Collection,
+    DocumentId,
+    HealthStatus,
+    InformationUnit,
+    Json,
+    Principal,
+    ProductionDocument,
+    TextSpan,
+    ThreadId,
+    UnitId,
+)
+from threadhouse.retrieval.pack_budget import fit_pack
+from threadhouse.retrieval.pack_render import parse_citation
+from threadhouse.retrieval.packs import (
+    CandidateThread,
+    ContextPack,
+    FallbackKind,
+    FallbackSignal,
+)
+from threadhouse.retrieval.payloads import document_version_key
+from threadhouse.retrieval.ports import Embedder, VectorSearcher
+from threadhouse.retrieval.query_text import PreparedQuery, prepare_query
+from threadhouse.retrieval.ranking import ThreadFacts
+from threadhouse.retrieval.resolution import (
+    Resolution,
+    ResolutionKind,
+    RetrievalPolicy,
+    ThreadSignalReader,
+    candidate_thread_ids,
+    resolve_threads,
+)
+from threadhouse.retrieval.search import SearchHit, SearchOutcome, search_collections
+from threadhouse.serving.query_events import (
+    AskedQuery,
+    delivery_events,
+    event_id,
+    new_query_id,
+    started_at,
+)
+from threadhouse.serving.sessions import DeliveredBefore, checked_session_id
+from threadhouse.stores.live_owners import Connections, PostgresLiveOwners
+from threadhouse.stores.pack_delivery import Delivery, Leak, PackDelivery
+from threadhouse.stores.pack_store import BuiltPack
+from threadhouse.stores.query_records import ContractBreach, QueryRecords
+
+DEFAULT_TOKEN_BUDGET = 24_000
+"""About what a reader takes in besides its other work; a whole big thread is several times that."""
+
+CENTROID_HITS = 20
+UNIT_HITS = 30
+"""Enough for evidence to come from more than one thread, few enough to read back in one short lookup."""
+
+AD_HOC_UNITS = 10
+"""Units of an answer without a thread (D11 §4.7: top-K)."""
+
+REBUILDS = 10
+"""Builds in a row that a withdrawn right can overtake before the reader is asked to come back."""
+
+CONTENT = (Collection.INFORMATION_UNITS, Collection.PRODUCTION_DOCUMENTS)
+
+
+class Mode(StrEnum):
+    """Thread first, or a raw search (debugging, discovery)."""
+
+    THREAD = "thread"
+    RAW = "raw"
+
+
+class PackSource(StrEnum):
+    """Where a pack came from."""
+
+    STORED = "stored"
+    BUILT = "built"
+    AD_HOC = "ad_hoc"
+
+
+class Verdict(StrEnum):
+    """What a consumer can say of an answer."""
+
+    SUFFICIENT = "sufficient"
+    INSUFFICIENT = "insufficient"
+    WRONG_THREAD = "wrong_thread"
+    NOISY = "noisy"
+    MISSING_THREAD = "missing_thread"
+    REJECT = "reject"
+
+
+_VERDICT_EVENTS: Mapping[Verdict, EventType] = {
+    Verdict.SUFFICIENT: EventType.SUFFICIENCY_VERDICT,
+    Verdict.INSUFFICIENT: EventType.SUFFICIENCY_VERDICT,
+    Verdict.WRONG_THREAD: EventType.WRONG_THREAD,
+    Verdict.NOISY: EventType.NOISY_CONTEXT,
+    Verdict.MISSING_THREAD: EventType.MISSING_THREAD_CONFIRMED,
+    Verdict.REJECT: EventType.REJECTION,
+}
+
+
+class CitationStatus(StrEnum):
+    """What a citation is, held against the pack it was taken from."""
+
+    OK = "ok"
+    OUTSIDE_PACK = "outside_pack"
+    OLD_REVISION = "old_revision"
+    MALFORMED = "malformed"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCitation:
+    """One citation and its status; ``pack_revision`` is None when the pack holds no unit of that address."""
+
+    citation: str
+    status: CitationStatus
+    pack_revision: int | None = None
+
+
+@dataclass(slots=True)
+class Timings:
+    """Milliseconds by step, in the order of the steps."""
+
+    steps: dict[str, float] = field(default_factory=dict[str, float])
+
+    @contextmanager
+    def of(self, step: str) -> Generator[None, None, None]:
+        """Measure a step."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.steps[step] = self.steps.get(step, 0.0) + (time.perf_counter() - started) * 1000
+
+    @property
+    def total_ms(self) -> float:
+        return sum(self.steps.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A delivered pack and why it is this one.
+
+    Attributes:
+        filtered: Candidates that the read-back took away, as a number only.
+        stale: Why a stored pack was not served; empty when it was, or when there was none.
+    """
+
+    query_id: UUID
+    pack: ContextPack
+    source: PackSource
+    resolution: Resolution | None
+    facts: Mapping[ThreadId, ThreadFacts]
+    retrieval_policy: RetrievalPolicy | None
+    hits: tuple[SearchHit, ...]
+    filtered: int
+    stale: tuple[str, ...]
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Everything that the steps of one query share."""
+
+    asked: AskedQuery
+    prepared: PreparedQuery
+    principal: Principal
+    policy: AudiencePolicy
+    token_budget: int | None
+    timings: Timings
+
+
+@dataclass(slots=True)
+class _Found:
+    """What resolution and search gave."""
+
+    search: SearchOutcome
+    resolution: Resolution | None = None
+    facts: Mapping[ThreadId, ThreadFacts] = field(default_factory=dict[ThreadId, ThreadFacts])
+    retrieval_policy: RetrievalPolicy | None = None
+    filtered: int = 0
+
+
+class RetrievalService:
+    """Answers questions. Threads may share one service."""
+
+    def __init__(
+        self,
+        *,
+        connections: Connections,
+        searcher: VectorSearcher,
+        embedder: Embedder,
+        signals: ThreadSignalReader,
+        retrieval_policy: Callable[[], RetrievalPolicy],
+        rerank_enabled: bool = True,
+    ) -> None:
+        self._searcher = searcher
+        self._embedder = embedder
+        self._signals = signals
+        self._retrieval_policy = retrieval_policy
+        self._rerank_enabled = rerank_enabled
+        self._live = PostgresLiveOwners(connections)
+        self._delivery = PackDelivery(connections)
+        self._records = QueryRecords(connections)
+
+    def retrieve(
+        self,
+        query: str,
+        principal: Principal,
+        mode: Mode = Mode.THREAD,
+        *,
+        session_id: str | None = None,
+        token_budget: int | None = DEFAULT_TOKEN_BUDGET,
+        query_id: UUID | None = None,
+    ) -> ContextPack:
+        """The context pack that answers ``query`` for ``principal``; see `answer`."""
+        return self.answer(
+            query,
+            principal,
+            mode,
+            session_id=session_id,
+            token_budget=token_budget,
+            query_id=query_id,
+        ).pack
+
+    def answer(
+        self,
+        query: str,
+        principal: Principal,
+        mode: Mode = Mode.THREAD,
+        *,
+        session_id: str | None = None,
+        token_budget: int | None = DEFAULT_TOKEN_BUDGET,
+        query_id: UUID | None = None,
+    ) -> Answer:
+        """The context pack that answers ``query`` for ``principal``, and why it is this one.
+
+        Args:
+            mode: RAW searches without asking for threads.
+            session_id: Joins the queries of one consumer; a raw search after a pack then counts as an extra search.
+            token_budget: Estimated tokens of the pack; None delivers it whole.
+            query_id: A UUIDv7 that `new_query_id` gave; trying again under it counts nothing twice.
+
+        Raises:
+            EmptyTextError: There is no question.
+            QueryTooLongError: It is longer than a question can be.
+            PrincipalExpiredError: The principal's time is over.
+            WrongAudienceError: The last check stopped something that the principal may not see; it was reported.
+            CollectionUnknownError: The nightly job never ran here.
+        """
+        timings = Timings()
+        _require_unexpired(principal)
+        session_id = checked_session_id(session_id)
+        if token_budget is not None and token_budget < 1:
+            message = "A token budget is at least 1; give another, or none for the whole pack."
+            raise ConfigurationError(message)
+        query_id = query_id or new_query_id()
+        started_at(query_id)
+        with timings.of("embed"):
+            prepared = prepare_query(query, self._embedder.embed_query)
+        with timings.of("policy"), self._delivery.one_moment() as knowledge:
+            policy = knowledge.policy()
+        question = _Question(
+            AskedQuery(query_id, prepared.text, principal.audience, session_id),
+            prepared,
+            principal,
+            policy,
+            token_budget,
+            timings,
+        )
+        try:
+            if mode is Mode.RAW:
+                with timings.of("search"):
+                    search = self._search(question, CONTENT, AD_HOC_UNITS)
+                return self._answer_ad_hoc(
+                    question, _Found(search, filtered=search.filtered), EXPLICIT_RAW
+                )
+            return self._answer_thread(question)
+        except Leak as leak:
+            self._delivery.refuse(leak, principal, query_id)
+            message = (
+                f"The answer to query {query_id} held something that {principal.audience} may not see; it was stopped and "
+                "reported to governance. Ask again; if it is stopped again, tell whoever runs this hub."
+            )
+            raise WrongAudienceError(message) from None
+
+    def feedback(
+        self,
+        query_id: UUID,
+        verdict: Verdict,
+        principal: Principal,
+        *,
+        thread_id: str | None = None,
+        feedback_id: UUID | None = None,
+    ) -> UUID:
+        """Say what an answer was worth; returns the id of the event.
+
+        Args:
+            thread_id: The thread that is rejected; by default the one that answered.
+            feedback_id: A UUIDv7 that `new_query_id` gave; the same one again is the same feedback.
+
+        Raises:
+            QueryUnknownError: No query of this audience has the id.
+            ConfigurationError: A rejection names no thread and none answered.
+        """
+        _require_unexpired(principal)
+        known = self._records.query(query_id, principal.audience)
+        if known is None:
+            message = f"There is no query {query_id} of {principal.audience}; use the query_id that the answer carried."
+            raise QueryUnknownError(message)
+        thread_id = thread_id or known.thread_id
+        if verdict is Verdict.REJECT and thread_id is None:
+            message = (
+                f"Query {query_id} was not answered by a thread; name the thread that is rejected."
+            )
+            raise ConfigurationError(message)
+        feedback_id = feedback_id or new_query_id()
+        kind = _VERDICT_EVENTS[verdict]
+        details: dict[str, Json] = {}
+        if kind is EventType.SUFFICIENCY_VERDICT:
+            details["sufficient"] = verdict is Verdict.SUFFICIENT
+        event = RetrievalEvent(
+            event_id=event_id(feedback_id, kind),
+            occurred_at=started_at(feedback_id),
+            type=kind,
+            query_id=query_id,
+            session_id=known.session_id,
+            lane=known.lane,
+            thread_id=thread_id,
+            details={**details},
+        )
+        # Nothing good was found, says the one who had to read it.
+        is_gap = verdict is Verdict.INSUFFICIENT and known.resolution_path in {
+            ResolutionPath.FALLBACK,
+            ResolutionPath.NONE,
+        }
+        gaps = (
+            [search_gap(known.query_text, known.lane, query_id)]
+            if is_gap and known.query_text
+            else []
+        )
+        self._records.write(event, gaps=gaps, principal=principal)
+        return event.event_id
+
+    def check_citations(
+        self,
+        pack_id: UUID,
+        citations: Sequence[str],
+        principal: Principal,
+        *,
+        query_id: UUID | None = None,
+        session_id: str | None = None,
+        check_id: UUID | None = None,
+    ) -> tuple[CheckedCitation, ...]:
+        """Hold citations against the pack they were taken from; those that break the contract are written down.
+
+        Raises:
+            PackUnknownError: No pack with this id was delivered to this audience.
+        """
+        _require_unexpired(principal)
+        session_id = checked_session_id(session_id)
+        revisions = self._records.delivered_revisions(pack_id, principal.audience)
+        if revisions is None:
+            message = f"No pack {pack_id} was delivered to {principal.audience}; use the pack_id of the pack that was read."
+            raise PackUnknownError(message)
+        checked = tuple(_check_citation(text, revisions) for text in citations)
+        check_id = check_id or new_query_id()
+        broken = [each for each in checked if each.status is not CitationStatus.OK]
+        breaches = [
+            ContractBreach(
+                uuid5(check_id, str(number)),
+                f"citation_{each.status}",
+                {"citation": each.citation[:_CITATION_CHARS], "pack_revision": each.pack_revision},
+            )
+            for number, each in enumerate(broken)
+        ]
+        event = RetrievalEvent(
+            event_id=event_id(check_id, EventType.CITATION_CHECK),
+            occurred_at=started_at(check_id),
+            type=EventType.CITATION_CHECK,
+            query_id=query_id,
+            session_id=session_id,
+            lane=principal.audience,
+            details={
+                "pack_id": str(pack_id),
+                "citations": len(checked),
+                **{
+                    str(status): sum(each.status is status for each in checked)
+                    for status in CitationStatus
+                },
+            },
+        )
+        self._records.write(event, breaches=breaches, principal=principal, pack_id=pack_id)
+        return checked
+
+    def _answer_thread(self, question: _Question) -> Answer:
+        found = self._resolve(question)
+        resolution, policy = found.resolution, found.retrieval_policy
+        if resolution is None or policy is None:
+            message = "resolution gave nothing"
+            raise LookupError(message)
+        signal = fallback_of(resolution, found.facts, policy)
+        if signal is not None:
+            return self._answer_ad_hoc(question, found, signal)
+        for candidate in resolution.candidates:
+            answer = self._answer_from(question, found, candidate.thread_id)
+            if answer is not None:
+                return answer
+            if resolution.kind is ResolutionKind.SINGLE:
+                break
+        # The reader lost sight of the thread between resolution and delivery.
+        gone = FallbackSignal(
+            kind=FallbackKind.MISSING_THREAD,
+            reason="no thread reached the threshold",
+            threshold=resolution.threshold,
+        )
+        return self._answer_ad_hoc(question, found, gone)
+
+    def _resolve(self, question: _Question) -> _Found:
+        prepared, principal, policy = question.prepared, question.principal, question.policy
+        timings = question.timings
+        with timings.of("signals"):
+            retrieval_policy = self._retrieval_policy()
+            lexical = self._signals.lexical(prepared.text, principal, policy)
+        with timings.of("search"):
+            centroids = self._search(question, (Collection.THREAD_CENTROIDS,), CENTROID_HITS)
+            search = self._search(question, CONTENT, UNIT_HITS)
+        units = [hit for hit in search.hits if hit.collection is Collection.INFORMATION_UNITS]
+        with timings.of("resolve"):
+            around = self._signals.surroundings(
+                [UnitId(hit.owner_id) for hit in units],
+                candidate_thread_ids(lexical, centroids.hits),
+                principal,
+                policy,
+            )
+            resolution = resolve_threads(
+                prepared,
+                lexical,
+                centroids.hits,
+                units,
+                around.memberships,
+                around.facts,
+                retrieval_policy,
+                now=datetime.now(UTC),
+            )
+        return _Found(
+            search,
+            resolution,
+            around.facts,
+            retrieval_policy,
+            centroids.filtered + search.filtered,
+        )
+
+    def _search(
+        self, question: _Question, collections: Sequence[Collection], limit: int
+    ) -> SearchOutcome:
+        return search_collections(
+            question.prepared,
+            question.principal,
+            collections,
+            policy=question.policy,
+            searcher=self._searcher,
+            live=self._live,
+            limit=limit,
+            one_per="owner",
+            rerank_enabled=self._rerank_enabled,
+        )
+
+    def _answer_from(
+        self, question: _Question, found: _Found, thread_id: ThreadId
+    ) -> Answer | None:
+        """The pack of one thread, stored or built; None when the reader sees nothing of it."""
+        principal, policy = question.principal, question.policy
+        space_id = self._embedder.space.space_id
+        stale: tuple[str, ...] = ()
+        if _sees_what_the_lane_sees(principal, policy):
+            with question.timings.of("pack"), self._delivery.begin() as out:
+                pack, stale = out.stored_pack(thread_id, principal, policy, space_id)
+                if pack is not None:
+                    return self._leave(out, question, found, pack, PackSource.STORED)
+        for _ in range(REBUILDS):
+            with question.timings.of("build"):
+                built = self._delivery.build(thread_id, principal, space_id)
+            if built.pack is None:
+                return None
+            with question.timings.of("pack"), self._delivery.begin() as out:
+                if not out.confirm(built.pack, principal, built.policy):
+                    continue
+                answer = self._leave(out, question, found, built.pack, PackSource.BUILT, stale)
+            if _sees_what_the_lane_sees(principal, built.policy):
+                self._delivery.keep(BuiltPack(built.pack, built.build_ms))
+            return answer
+        message = f"Thread {thread_id} changes faster than it can be read; ask again in a moment."
+        raise ProjectionError(message)
+
+    def _answer_ad_hoc(self, question: _Question, found: _Found, signal: FallbackSignal) -> Answer:
+        with question.timings.of("texts"):
+            parts = self._read_found(found.search.hits[:AD_HOC_UNITS])
+        pack = ad_hoc_pack(
+            parts, question.principal, question.policy, self._embedder.space.space_id, signal
+        )
+        with question.timings.of("pack"), self._delivery.begin() as out:
+            out.check(pack, question.principal, question.policy)
+            return self._leave(out, question, found, pack, PackSource.AD_HOC)
+
+    def _read_found(self, hits: Sequence[SearchHit]) -> list[FoundUnit | FoundDocumentPart]:
+        """The texts of hits as they are now, in their order; what is gone or was cut from another revision is left out."""
+        unit_ids = [
+            UnitId(h.owner_id) for h in hits if h.collection is Collection.INFORMATION_UNITS
+        ]
+        document_ids = [
+            DocumentId(h.owner_id) for h in hits if h.collection is Collection.PRODUCTION_DOCUMENTS
+        ]
+        with self._delivery.one_moment() as knowledge:
+            units = {
+                unit.logical_unit_id: unit
+                for unit in (knowledge.units(unit_ids) if unit_ids else ())
+                if isinstance(unit, InformationUnit)
+            }
+            documents = {
+                document.document_id: document
+                for document in (knowledge.documents(document_ids) if document_ids else ())
+                if isinstance(document, ProductionDocument)
+            }
+        parts: list[FoundUnit | FoundDocumentPart] = []
+        for hit in hits:
+            unit = units.get(UnitId(hit.owner_id))
+            document = documents.get(hit.document_id)
+            if hit.collection is Collection.INFORMATION_UNITS and unit is not None:
+                parts.append(FoundUnit(unit, hit.score))
+            elif hit.collection is Collection.PRODUCTION_DOCUMENTS and document is not None:
+                live = document_version_key(document.document_id, document.revision)
+                if hit.version_key == live and not document.has_units:
+                    text = document.body[hit.char_start : hit.char_end]
+                    span = TextSpan(text, hit.char_start, hit.char_end)
+                    parts.append(FoundDocumentPart(document, span, hit.score))
+        return parts
+
+    def _leave(
+        self,
+        out: Delivery,
+        question: _Question,
+        found: _Found,
+        pack: ContextPack,
+        source: PackSource,
+        stale: tuple[str, ...] = (),
+    ) -> Answer:
+        """Shape the pack for this query and write down that it leaves. It has left when the transaction commits."""
+        asked, resolution = question.asked, found.resolution
+        if (
+            resolution is not None
+            and resolution.kind is ResolutionKind.CANDIDATES
+            and pack.thread_id
+        ):
+            pack = pack.model_copy(
+                update={"candidate_threads": _candidates(resolution, found.facts, pack)}
+            )
+        if question.token_budget is not None:
+            pack = fit_pack(pack, question.token_budget, [h.owner_id for h in found.search.hits])
+        before: DeliveredBefore | None = None
+        signal = pack.fallback_signal
+        if signal is not None and signal.kind is FallbackKind.EXPLICIT_RAW and asked.session_id:
+            last = out.last_delivered(asked.session_id, asked.lane)
+            before = None if last is None else DeliveredBefore(*last)
+        details: dict[str, Json] = {
+            "pack_source": source,
+            "stale": list(stale),
+            "language": question.prepared.language,
+            "filtered": found.filtered,
+        }
+        events = delivery_events(asked, pack, question.timings.total_ms, details, before)
+        weak: Mapping[ThreadId, HealthStatus] = {}
+        if (
+            signal is not None
+            and signal.kind is FallbackKind.WEAK_THREAD
+            and resolution is not None
+            and found.retrieval_policy is not None
+        ):
+            weak = weak_threads(resolution, found.facts, found.retrieval_policy)
+        gaps = gap_signals(asked.text, asked.lane, pack, weak, asked.query_id) if signal else ()
+        out.write(events, pack, gaps)
+        return Answer(
+            query_id=asked.query_id,
+            pack=pack,
+            source=source,
+            resolution=resolution,
+            facts=found.facts,
+            retrieval_policy=found.retrieval_policy,
+            hits=found.search.hits,
+            filtered=found.filtered,
+            stale=stale,
+            timings=question.timings,
+        )
+
+
+_CITATION_CHARS = 500
+"""Of a citation that breaks the contract; some are whole paragraphs."""
+
+
+def _require_unexpired(principal: Principal) -> None:
+    if principal.expires_at is not None and principal.expires_at <= datetime.now(UTC):
+        message = f"The principal {principal.subject} expired at {principal.expires_at.isoformat()}; get a new token."
+        raise PrincipalExpiredError(message)
+
+
+def _sees_what_the_lane_sees(principal: Principal, policy: AudiencePolicy) -> bool:
+    """Whether the lane's stored packs are this principal's too; more permissions mean a pack of its own, never stored."""
+    lane = lane_principal(principal.audience)
+    return allowed_values(principal, policy) == allowed_values(lane, policy)
+
+
+def _candidates(
+    resolution: Resolution, facts: Mapping[ThreadId, ThreadFacts], pack: ContextPack
+) -> tuple[CandidateThread, ...]:
+    """Every candidate that the reader sees, the pack's own first."""
+    ordered = sorted(resolution.candidates, key=lambda each: each.thread_id != pack.thread_id)
+    return tuple(
+        CandidateThread(
+            thread_id=each.thread_id,
+            thread_title=facts[each.thread_id].title,
+            canonical_address=facts[each.thread_id].canonical_address,
+            score=min(max(each.score, 0.0), 1.0),
+        )
+        for each in ordered
+        if each.thread_id in facts
+    )
+
+
+def _check_citation(text: str, revisions: Mapping[str, int]) -> CheckedCitation:
+    try:
+        cited = parse_citation(text)
+    except CitationFormatError:
+        return CheckedCitation(text, CitationStatus.MALFORMED)
+    revision = revisions.get(cited.canonical_address)
+    if revision == cited.revision:
+        return CheckedCitation(text, CitationStatus.OK, revision)
+    if revision is not None and cited.revision < revision:
+        return CheckedCitation(text, CitationStatus.OLD_REVISION, revision)
+    return CheckedCitation(text, CitationStatus.OUTSIDE_PACK, revision)
