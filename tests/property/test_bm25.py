@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadhouse.retrieval.bm25 import TermForm, document_vector, query_vector, split_terms
+from threadhouse.retrieval.bm25 import (
+    PAIR_WEIGHT,
+    TermForm,
+    document_vector,
+    query_vector,
+    split_terms,
+    word_pairs,
+)
 from threadhouse.retrieval.models import SparseVector
 
 WORDS = st.sampled_from(
@@ -56,20 +63,39 @@ def test_indices_are_unique_ascending_unsigned_and_weights_positive(
 
 @given(TEXTS, FORMS)
 def test_document_weights_follow_the_formula(text: str, form: TermForm) -> None:
-    terms = split_terms(text, form)
+    words = split_terms(text, form)
     expected = {
-        mmh3.hash(term, signed=False): tf * 1.9 / (tf + 0.9 * (0.6 + 0.4 * len(terms) / 100))
-        for term, tf in Counter(terms).items()
+        mmh3.hash(term, signed=False): tf * 1.9 / (tf + 0.9 * (0.6 + 0.4 * len(words) / 100))
+        for term, tf in Counter(words + word_pairs(words)).items()
     }
     vector = document_vector(text, form, average_terms=100)
     assert dict(zip(vector.indices, vector.values, strict=True)) == pytest.approx(expected)
 
 
 @given(TEXTS, FORMS)
-def test_every_distinct_term_of_a_question_weighs_one(text: str, form: TermForm) -> None:
+def test_every_distinct_word_of_a_question_weighs_one_and_every_pair_less(
+    text: str, form: TermForm
+) -> None:
+    words = split_terms(text, form)
+    expected = dict.fromkeys(words, 1.0) | dict.fromkeys(word_pairs(words), PAIR_WEIGHT)
     vector = query_vector(text, form)
-    assert set(vector.values) <= {1.0}
-    assert len(vector.values) == len(set(split_terms(text, form)))
+    by_index = {mmh3.hash(term, signed=False): weight for term, weight in expected.items()}
+    assert dict(zip(vector.indices, vector.values, strict=True)) == by_index
+
+
+@given(TEXTS, FORMS)
+def test_a_question_without_pairs_has_its_words_alone(text: str, form: TermForm) -> None:
+    vector = query_vector(text, form, pair_weight=0)
+    assert set(vector.indices) == {mmh3.hash(w, signed=False) for w in split_terms(text, form)}
+
+
+def test_neighbours_in_the_same_order_score_more_than_the_same_words_apart() -> None:
+    question = query_vector("hop dong", TermForm.FOLDED)
+    together, apart = (
+        score(question, document_vector(text, TermForm.FOLDED))
+        for text in ("hop dong lao dong", "dong hop lao dong")
+    )
+    assert together > apart > 0
 
 
 @given(TEXTS, TEXTS, FORMS)
@@ -93,7 +119,7 @@ def test_both_spellings_of_a_tone_are_one_accented_term() -> None:
 def test_two_terms_with_the_same_number_add_up() -> None:
     first, second = "từ91956", "từ94482"
     assert mmh3.hash(first) == mmh3.hash(second)
-    both = query_vector(f"{first} {second}", TermForm.ACCENTED)
+    both = query_vector(f"{first} {second}", TermForm.ACCENTED, pair_weight=0)
     assert (len(both.indices), both.values) == (1, (2.0,))
 
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
+from itertools import pairwise
 
 import mmh3
 import regex
@@ -30,6 +32,17 @@ AVERAGE_TERMS = 180
 A constant, so that a text's vector never depends on its neighbours: a true average would change every stored vector
 with every insert.
 """
+
+PAIR_WEIGHT = 0.5
+"""What a pair of neighbouring words weighs in a question, where a single word weighs 1.
+
+A Vietnamese word is mostly two syllables, and one folded syllable means little: "hop dong" is a contract, "hop" and "dong" are
+a dozen things each. With pairs, MRR@10 of folded questions went from .903 to .948 (1,190 questions), of accented ones from
+.945 to .954, of headings against their articles of law from .470 to .546. English words say enough alone: see `query_text`.
+"""
+
+TERMS_VERSION = "terms-2"
+"""Changes when `document_vector` would answer differently for any text; stored points are then written anew."""
 
 # Runs of letters, marks, digits and underscores. The finer UAX 29 borders keep "Tesla's" and "typing.List" whole, and found
 # less: MRR@10 .9469 against .9494 on English questions.
@@ -63,16 +76,36 @@ def document_vector(
 ) -> SparseVector:
     """Weights of a text to be found: ``tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / average))`` a term.
 
-    ``tf`` is how often the term occurs, ``length`` how many terms the text has. A text without words has no entries.
+    Terms are the words and the pairs of neighbouring words; ``tf`` is how often the term occurs, ``length`` how many words the
+    text has. A text without words has no entries.
     """
-    terms = split_terms(text, form)
-    damping = K1 * (1 - B + B * len(terms) / average_terms)
-    return _sparse({term: tf * (K1 + 1) / (tf + damping) for term, tf in Counter(terms).items()})
+    words = split_terms(text, form)
+    damping = K1 * (1 - B + B * len(words) / average_terms)
+    counts = Counter(words) + Counter(word_pairs(words))
+    return _sparse({term: tf * (K1 + 1) / (tf + damping) for term, tf in counts.items()})
 
 
-def query_vector(text: str, form: TermForm) -> SparseVector:
-    """Weight 1 for every distinct term of a question; repeating a word does not make it matter more."""
-    return _sparse(dict.fromkeys(split_terms(text, form), 1.0))
+def query_vector(text: str, form: TermForm, *, pair_weight: float = PAIR_WEIGHT) -> SparseVector:
+    """Weight 1 for every distinct word of a question, ``pair_weight`` for every pair of neighbours; repetition does not matter.
+
+    Args:
+        pair_weight: At least 0; with 0 pairs are left out.
+    """
+    words = split_terms(text, form)
+    weights = dict.fromkeys(words, 1.0)
+    if pair_weight > 0:
+        weights |= dict.fromkeys(word_pairs(words), pair_weight)
+    return _sparse(weights)
+
+
+def word_pairs(words: Sequence[str]) -> list[str]:
+    """Neighbouring words as one term. No word holds a space, so a pair is never a word.
+
+    Example:
+        >>> word_pairs(["hop", "dong", "lao", "dong"])
+        ['hop dong', 'dong lao', 'lao dong']
+    """
+    return [f"{first} {second}" for first, second in pairwise(words)]
 
 
 def _sparse(weights: dict[str, float]) -> SparseVector:

@@ -19,8 +19,9 @@ from threadhouse.retrieval.models import Collection, DocumentId, Json
 class ScoreBreakdown:
     """Why a hit has its score: ``final == fused + sum(boosts.values())``.
 
-    ``dense`` and the two BM25 scores are the engine's own (a cosine, and sums of weights); None when that list of candidates did
-    not hold the hit. ``fused`` is 0 to 1. With reranking switched off ``boosts`` is empty.
+    ``dense`` and the BM25 scores are the engine's own (a cosine, and sums of weights); None when that list of candidates did not
+    hold the hit. ``bm25_names`` is asked for only in texts of another language than the question's. ``fused`` is 0 to 1. With
+    reranking switched off ``boosts`` is empty.
     """
 
     dense: float | None
@@ -29,6 +30,7 @@ class ScoreBreakdown:
     fused: float
     boosts: Mapping[str, float]
     final: float
+    bm25_names: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

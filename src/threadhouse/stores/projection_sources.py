@@ -16,6 +16,7 @@ from psycopg import Connection
 from psycopg.rows import TupleRow, dict_row
 
 from threadhouse.retrieval.audience import Labels
+from threadhouse.retrieval.bm25 import TERMS_VERSION
 from threadhouse.retrieval.chunking import (
     DOCUMENT_CHUNK_CHARS,
     DOCUMENT_CHUNKER_VERSION,
@@ -250,7 +251,13 @@ def _build_owner(
         owner_id=row["owner_id"],
         version_key=row["version_key"],
         content_digest=digest(
-            [row["version_key"], row["content_hash"], source.chunker_version, space_id]
+            [
+                row["version_key"],
+                row["content_hash"],
+                source.chunker_version,
+                space_id,
+                TERMS_VERSION,
+            ]
         ),
         labels=labels,
         payload=payload,
