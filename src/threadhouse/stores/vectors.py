@@ -46,6 +46,7 @@ BM25_VECTORS = ("bm25_accented", "bm25_folded")
 
 KEYWORD_FIELDS = (
     "document_id",
+    "metadata.language",
     "metadata.logical_unit_id",
     "metadata.unit_version_id",
     "metadata.visibility",
