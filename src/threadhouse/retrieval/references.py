@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import regex
 
-from threadhouse.retrieval.text import fold, prepare_text
+from threadhouse.retrieval.text import prepare_text
 
 MAX_KEY_CHARS = 200
 """Keys are cut here, on both sides: longer ones would not fit a database index, and no address comes near it."""
@@ -39,7 +39,11 @@ _LEADING_ZEROS = regex.compile(r"(^|[a-z _-])0+(?=[0-9])")
 _BETWEEN_DIGITS = regex.compile(r"([0-9])[ _-]+(?=[0-9])")
 _SEPARATORS = regex.compile(r"[ _-]+")
 
-_WORD = regex.compile(r"\w+")
+# The separators of nao.split_words: everything in a Latin text that is neither letter nor digit.
+_BETWEEN_WORDS = regex.compile(
+    r"[\u0001-/:-@\[-^`{-\u00a9\u00ab-\u00b1\u00b4\u00b6-\u00b8\u00bb\u00bf\u00d7\u00f7"
+    r"\u2000-\u206f\u20a0-\u215f\u2190-\u2bff\u3000-\u303f\ufe10-\ufe6f\uff00-\uff0f]+"
+)
 _TOKEN = regex.compile(r"\S+")
 # What makes a word an id and not a word: a digit, or punctuation inside.
 _ID_LIKE = regex.compile(r"[0-9]|[^\W_][-_/:#.][^\W_]")
@@ -71,7 +75,7 @@ def phrase_key(phrase: str) -> str:
         >>> phrase_key("  Hoàn-tiền: (Đợt 2)")
         'hoan tien dot 2'
     """
-    return " ".join(_WORD.findall(fold(prepare_text(phrase))))[:MAX_KEY_CHARS]
+    return " ".join(_folded_words(phrase))[:MAX_KEY_CHARS]
 
 
 def possible_reference_keys(text: str) -> list[str]:
@@ -101,13 +105,17 @@ def possible_reference_keys(text: str) -> list[str]:
 
 def possible_phrase_keys(text: str) -> list[str]:
     """Folded keys of every run of up to MAX_NAME_WORDS words, each once: what a title, an alias or a label could be."""
-    words = _WORD.findall(fold(prepare_text(text)))
+    words = _folded_words(text)
     keys = {
         " ".join(words[start : start + length])[:MAX_KEY_CHARS]: None
         for length in range(1, MAX_NAME_WORDS + 1)
         for start in range(len(words) - length + 1)
     }
     return list(keys)
+
+
+def _folded_words(text: str) -> list[str]:
+    return [word for word in _BETWEEN_WORDS.split(_ascii(text)) if word]
 
 
 def _ascii(text: str) -> str:

@@ -1,0 +1,187 @@
+"""What Postgres knows about threads, as far as one reader may know it.
+
+Belongs here: looking up names and words, memberships of found units, facts for ranking; all of it under the reader's rights.
+Does not belong here: what a found name is worth (retrieval.lexical_signals), which thread answers (retrieval.resolution).
+
+Rights are decided in SQL, in the statement that reads, by the allow-lists of the policy in force: what was taken away a moment
+ago is not found. Facts are remembered under a thread's input revision, which counts every change that they can show, and are only
+ever given out for a thread that the same call has just found visible.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeAlias
+
+from psycopg import Connection
+from psycopg.rows import DictRow, TupleRow, dict_row
+
+from threadhouse.retrieval.audience import AudiencePolicy, allowed_values
+from threadhouse.retrieval.bm25 import TermForm, split_terms
+from threadhouse.retrieval.lexical_signals import FoundBy, FoundThread, lexical_signals
+from threadhouse.retrieval.models import (
+    Authority,
+    HealthStatus,
+    LifecycleStage,
+    Principal,
+    ThreadId,
+    UnitId,
+)
+from threadhouse.retrieval.ranking import ThreadFacts
+from threadhouse.retrieval.references import possible_phrase_keys, possible_reference_keys
+from threadhouse.retrieval.resolution import LexicalSignals, ThreadSurroundings
+from threadhouse.stores import queries
+
+Connections: TypeAlias = Callable[[], AbstractContextManager[Connection[TupleRow]]]
+"""Lends a connection and commits when it comes back: ``database.connect``, or ``connection`` of a pool."""
+
+THREADS_BY_WORDS = 50
+"""How many threads full text may name; a thread that is not among the best fifty by its words alone is not found by words."""
+
+REMEMBERED_FACTS = 20_000
+"""Threads times sets of rights whose facts are kept: a few kilobytes each, so at most some tens of megabytes."""
+
+_AUTHORITY_RANK = {authority: rank for rank, authority in enumerate(Authority)}
+
+_Rights: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _RememberedFacts:
+    input_revision: int
+    facts: ThreadFacts
+
+
+class PostgresThreadSignals:
+    """Implements `threadhouse.retrieval.resolution.ThreadSignalReader`; may be shared by threads of a process."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._facts: OrderedDict[tuple[ThreadId, _Rights], _RememberedFacts] = OrderedDict()
+        self._lock = Lock()
+
+    def lexical(self, text: str, principal: Principal, policy: AudiencePolicy) -> LexicalSignals:
+        """Explicit references, labels and aliases, full text, authority hints, of threads that ``principal`` sees."""
+        params = _rights_params(principal, policy) | {
+            "references": possible_reference_keys(text),
+            "phrases": possible_phrase_keys(text),
+            "marked_terms": _any_of(text, TermForm.ACCENTED),
+            "folded_terms": _any_of(text, TermForm.FOLDED),
+            "word_limit": THREADS_BY_WORDS,
+        }
+        with self._connections() as connection:
+            rows = _all(connection, "signals_lexical", params)
+        return lexical_signals(text, [_found_thread(row) for row in rows])
+
+    def surroundings(
+        self,
+        unit_ids: Sequence[UnitId],
+        thread_ids: Sequence[ThreadId],
+        principal: Principal,
+        policy: AudiencePolicy,
+    ) -> ThreadSurroundings:
+        """Memberships of these units, and facts of their threads and of ``thread_ids``; invisible threads are left out.
+
+        One round trip, and a second one when a thread has changed since its facts were last read.
+        """
+        rights = _rights(principal, policy)
+        params = _rights_params(principal, policy)
+        asked = {
+            "unit_ids": sorted(set(unit_ids)),
+            "thread_ids": sorted(set(thread_ids)),
+        }
+        with self._connections() as connection:
+            seen = _all(connection, "signals_surroundings", params | asked)
+            revisions = {ThreadId(row["thread_id"]): int(row["input_revision"]) for row in seen}
+            facts = self._remembered(revisions, rights)
+            absent = sorted(revisions.keys() - facts.keys())
+            if absent:
+                rows = _all(connection, "signals_facts", params | {"thread_ids": absent})
+                facts |= self._remember(rows, rights)
+        memberships: dict[UnitId, dict[ThreadId, float]] = {}
+        for row in seen:
+            thread_id = ThreadId(row["thread_id"])
+            if thread_id in facts:
+                for unit_id, weight in zip(row["unit_ids"], row["weights"], strict=True):
+                    memberships.setdefault(UnitId(unit_id), {})[thread_id] = float(weight)
+        return ThreadSurroundings(memberships, facts)
+
+    def _remembered(
+        self, revisions: Mapping[ThreadId, int], rights: _Rights
+    ) -> dict[ThreadId, ThreadFacts]:
+        found: dict[ThreadId, ThreadFacts] = {}
+        with self._lock:
+            for thread_id, revision in revisions.items():
+                kept = self._facts.get((thread_id, rights))
+                if kept is not None and kept.input_revision == revision:
+                    self._facts.move_to_end((thread_id, rights))
+                    found[thread_id] = kept.facts
+        return found
+
+    def _remember(self, rows: Sequence[DictRow], rights: _Rights) -> dict[ThreadId, ThreadFacts]:
+        read = {
+            ThreadId(row["thread_id"]): (int(row["input_revision"]), _facts(row)) for row in rows
+        }
+        with self._lock:
+            for thread_id, (revision, facts) in read.items():
+                self._facts[thread_id, rights] = _RememberedFacts(revision, facts)
+                self._facts.move_to_end((thread_id, rights))
+            while len(self._facts) > REMEMBERED_FACTS:
+                self._facts.popitem(last=False)
+        return {thread_id: facts for thread_id, (_, facts) in read.items()}
+
+
+def _all(connection: Connection[TupleRow], name: str, params: Mapping[str, Any]) -> list[DictRow]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(queries.load(name), params).fetchall()
+
+
+def _rights(principal: Principal, policy: AudiencePolicy) -> _Rights:
+    allowed = allowed_values(principal, policy)
+    return tuple((name, tuple(sorted(values))) for name, values in sorted(allowed.items()))
+
+
+def _rights_params(principal: Principal, policy: AudiencePolicy) -> dict[str, Any]:
+    return {name: list(values) for name, values in _rights(principal, policy)}
+
+
+def _any_of(text: str, form: TermForm) -> str:
+    """A tsquery that any of the words fulfils. Words are letters, digits and underscores, so none of them can be an operator."""
+    return " | ".join(dict.fromkeys(split_terms(text, form)))
+
+
+def _found_thread(row: DictRow) -> FoundThread:
+    return FoundThread(
+        found_by=FoundBy(row["signal"]),
+        thread_id=ThreadId(row["thread_id"]),
+        value=float(row["value"]),
+        wording=row["wording"],
+        label=row["label"],
+        title=row["title"] or "",
+        aliases=tuple(row["aliases"] or ()),
+        description=row["description"] or "",
+    )
+
+
+def _facts(row: DictRow) -> ThreadFacts:
+    # Every value passed an allow-list, and allow-lists hold known words only where the policy does; an unknown one counts least.
+    authorities = [Authority(word) for word in row["authorities"] if word in set(Authority)]
+    health = row["health"]
+    return ThreadFacts(
+        title=row["title"],
+        canonical_address=row["canonical_address"],
+        last_activity_at=row["last_activity_at"],
+        authority=min(authorities, key=_AUTHORITY_RANK.__getitem__, default=Authority.RUNTIME),
+        health=HealthStatus(health) if health in set(HealthStatus) else None,
+        covered_stages=_stages(row["covered_stages"]),
+        missing_stages=_stages(row["missing_stages"]),
+    )
+
+
+def _stages(words: Sequence[str]) -> frozenset[LifecycleStage]:
+    known = set(LifecycleStage)
+    return frozenset(LifecycleStage(word) for word in words if word in known)
