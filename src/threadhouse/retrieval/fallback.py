@@ -44,8 +44,8 @@ from threadhouse.retrieval.ranking import ThreadFacts
 from threadhouse.retrieval.resolution import Resolution, ResolutionKind, RetrievalPolicy
 from threadhouse.retrieval.text import fold
 
-WEAK_HEALTH_SCORE = 0.5
-"""A thread whose health the policy scores below this is weak: the middle between a healthy thread and a useless one."""
+WEAK_HEALTH_PART = 0.5
+"""A thread whose health counts for this or less in the policy is weak: it is nearer to useless than to healthy."""
 
 LEGACY_UNIT_KIND = "legacy_document_part"
 """``unit_kind`` of a part of a document that has no units yet."""
@@ -160,7 +160,7 @@ def fallback_of(
         return FallbackSignal(
             kind=FallbackKind.MISSING_THREAD,
             reason="no thread reached the threshold",
-            score=best.score if best else None,
+            score=resolution.any_thread,
             threshold=resolution.threshold,
         )
     if best.signal_breakdown.get("explicit", 0.0) >= 1.0:
@@ -169,12 +169,11 @@ def fallback_of(
     if len(weak) < len(resolution.candidates):
         return None
     first, status = next(iter(weak.items()))
-    scores = policy.ranking.health_scores
     return FallbackSignal(
         kind=FallbackKind.WEAK_THREAD,
         reason=f"every thread that may be meant is unhealthy; the best, {first}, is {status}",
-        score=scores.get(status),
-        threshold=WEAK_HEALTH_SCORE,
+        score=policy.ranking.health_parts.get(status),
+        threshold=WEAK_HEALTH_PART,
     )
 
 
@@ -186,7 +185,7 @@ def weak_threads(
     for candidate in resolution.candidates:
         known = facts.get(candidate.thread_id)
         health = known.health if known else None
-        if health is not None and policy.ranking.health_scores.get(health, 1.0) < WEAK_HEALTH_SCORE:
+        if health is not None and policy.ranking.health_parts.get(health, 1.0) <= WEAK_HEALTH_PART:
             found[candidate.thread_id] = health
     return found
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Protocol
 from uuid import UUID, uuid5
 
 from threadhouse.retrieval.audience import AudiencePolicy, allowed_values, lane_principal
@@ -48,6 +49,8 @@ from threadhouse.retrieval.models import (
     TextSpan,
     ThreadId,
     UnitId,
+    Vectors,
+    VectorSpace,
 )
 from threadhouse.retrieval.pack_budget import fit_pack
 from threadhouse.retrieval.pack_render import parse_citation
@@ -58,7 +61,7 @@ from threadhouse.retrieval.packs import (
     FallbackSignal,
 )
 from threadhouse.retrieval.payloads import document_version_key
-from threadhouse.retrieval.ports import Embedder, VectorSearcher
+from threadhouse.retrieval.ports import VectorSearcher
 from threadhouse.retrieval.query_text import PreparedQuery, prepare_query
 from threadhouse.retrieval.ranking import ThreadFacts
 from threadhouse.retrieval.resolution import (
@@ -97,6 +100,19 @@ REBUILDS = 10
 """Builds in a row that a withdrawn right can overtake before the reader is asked to come back."""
 
 CONTENT = (Collection.INFORMATION_UNITS, Collection.PRODUCTION_DOCUMENTS)
+
+
+class QueryEmbedder(Protocol):
+    """As much of an embedder as questions need."""
+
+    @property
+    def space(self) -> VectorSpace:
+        """The space of every vector this embedder returns."""
+        ...
+
+    def embed_query(self, text: str) -> Vectors:
+        """Embed one question; shape (1, dim)."""
+        ...
 
 
 class Mode(StrEnum):
@@ -225,7 +241,7 @@ class RetrievalService:
         *,
         connections: Connections,
         searcher: VectorSearcher,
-        embedder: Embedder,
+        embedder: QueryEmbedder,
         signals: ThreadSignalReader,
         retrieval_policy: Callable[[], RetrievalPolicy],
         rerank_enabled: bool = True,

@@ -1,0 +1,117 @@
+"""Opening the query path: the stores that the settings name, joined into one service.
+
+Belongs here: what is opened, in which order, and closed again. Does not belong here: answering (retrieval_service).
+
+Nothing slow happens before it is needed: the model is loaded by the first question.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+
+from threadhouse.retrieval.errors import ModelUnavailableError
+from threadhouse.retrieval.models import Vectors, VectorSpace
+from threadhouse.retrieval.resolution import RetrievalPolicy
+from threadhouse.serving.retrieval_service import QueryEmbedder, RetrievalService
+from threadhouse.stores.live_owners import Connections
+from threadhouse.stores.migrations import open_database
+from threadhouse.stores.retrieval_policy import read_retrieval_policy
+from threadhouse.stores.settings import Settings
+from threadhouse.stores.thread_signals import PostgresThreadSignals
+
+POOL_CONNECTIONS = 8
+"""Questions that are answered at once in one process; more wait. A question holds at most one connection at a time."""
+
+
+class LazyEmbedder:
+    """The embedder of the settings, loaded when the first question comes; its space is known before, from the model's manifest."""
+
+    def __init__(self, settings: Settings, announce: Callable[[str], None] | None = None) -> None:
+        self._settings = settings
+        self._announce = announce
+        self._lock = threading.Lock()
+        self._loaded: QueryEmbedder | None = None
+        self._space: VectorSpace | None = None
+
+    @property
+    def space(self) -> VectorSpace:
+        """The space of the model that the settings name."""
+        if self._space is None:
+            from threadhouse.stores.embedders import find_model, space_of
+
+            settings = self._settings
+            try:
+                _, manifest = find_model(
+                    settings.home, model=settings.embedding_model, path=settings.embedding_path
+                )
+            except ModelUnavailableError:
+                # The default model is built on first need; any other one says here what to do.
+                self._space = self._load().space
+            else:
+                self._space = space_of(manifest)
+        return self._space
+
+    def embed_query(self, text: str) -> Vectors:
+        """Embed one question; the first one loads the model."""
+        return self._load().embed_query(text)
+
+    def _load(self) -> QueryEmbedder:
+        with self._lock:
+            if self._loaded is None:
+                from threadhouse.stores.embedders import open_embedder
+
+                settings = self._settings
+                self._loaded = open_embedder(
+                    settings.home,
+                    model=settings.embedding_model,
+                    path=settings.embedding_path,
+                    threads=settings.embedding_threads,
+                    progress=self._announce,
+                )
+            return self._loaded
+
+
+@contextmanager
+def open_retrieval_service(
+    settings: Settings, announce: Callable[[str], None] | None = None
+) -> Generator[RetrievalService, None, None]:
+    """Yield the service of these settings; everything is closed when the body ends.
+
+    Args:
+        announce: Told when something takes a while, such as building the offline model.
+
+    Raises:
+        StoreUnreachableError: PostgreSQL does not answer.
+        MigrationError: The schema cannot be brought up to date.
+    """
+    from threadhouse.stores.vectors import open_reader
+
+    database = open_database(settings)
+    key = settings.qdrant_api_key
+    embedder = LazyEmbedder(settings, announce)
+    with (
+        database.pool(max_size=POOL_CONNECTIONS) as pool,
+        closing(
+            open_reader(
+                home=settings.home,
+                url=settings.qdrant_url,
+                api_key=key.get_secret_value() if key else None,
+            )
+        ) as searcher,
+    ):
+        connections: Connections = pool.connection
+
+        def retrieval_policy() -> RetrievalPolicy:
+            with connections() as connection:
+                return read_retrieval_policy(connection, embedder.space.space_id)
+
+        yield RetrievalService(
+            connections=connections,
+            searcher=searcher,
+            embedder=embedder,
+            signals=PostgresThreadSignals(connections),
+            retrieval_policy=retrieval_policy,
+            rerank_enabled=settings.search_rerank_enabled,
+        )
