@@ -7,7 +7,6 @@ Does not belong here: when it runs by itself (pipelines.schedules), what it does
 
 import logging
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping
@@ -22,6 +21,7 @@ from dagster._core.execution.execute_in_process_result import ExecuteInProcessRe
 from threadhouse.pipelines.definitions import build_definitions, build_resources
 from threadhouse.pipelines.jobs import NIGHTLY_JOB
 from threadhouse.pipelines.schedules import nightly_days, range_tags
+from threadhouse.pipelines.ui_processes import prepare_instance
 from threadhouse.resources.run_listener import listening
 from threadhouse.retrieval.errors import ThreadhouseError
 from threadhouse.retrieval.models import Json
@@ -67,6 +67,13 @@ class NightlySummary:
     def _owners_and_chunks(self, asset: str) -> str:
         return f"{self.number(asset, 'owners'):,} in {self.number(asset, 'dagster/row_count'):,} chunks"
 
+    def _days_counted(self) -> str:
+        listed = str(self.figures.get("retrieval_metrics_daily", {}).get("days_counted", "none"))
+        days = [day for day in listed.split(", ") if day != "none"]
+        if not days:
+            return "no day had new events"
+        return f"{len(days)} local days counted, {days[0]} to {days[-1]}"
+
     def to_json(self) -> dict[str, Json]:
         """Everything, for a program."""
         return {
@@ -99,7 +106,7 @@ class NightlySummary:
             f"  legacy     {self._owners_and_chunks('document_chunks')}",
             f"  centroids  {self.number('thread_centroids', 'dagster/row_count'):,} (thread, lane)",
             f"  packs      {self.number('context_packs', 'dagster/row_count'):,}: {lanes or 'none'}",
-            f"  metrics    {self.figures.get('retrieval_metrics_daily', {}).get('days_counted', 'none')}",
+            f"  metrics    {self._days_counted()}",
             f"  report     {self.report_page}",
             *(f"  warning    {warning}" for warning in self.warnings),
             "Look: make ui (graph, tables, checks) · threadhouse report · threadhouse doctor",
@@ -121,7 +128,8 @@ def run_nightly(
         NightlyFailedError: A step failed or a blocking check did; the sentence names it and the log.
         ThreadhouseError: A store could not be opened.
     """
-    build_model(settings.home, progress=announce)
+    if settings.embedding_model is None and settings.embedding_path is None:
+        build_model(settings.home, progress=announce)
     database = open_database(settings)
     days = nightly_days(database, EventLake.open(settings), settings.zone, datetime.now(UTC))
     run_id, started = str(uuid.uuid4()), time.monotonic()
@@ -157,22 +165,9 @@ def run_nightly(
         finish_run(database, run_id, succeeded=succeeded, counters=counters)
 
 
-def prepare_instance(settings: Settings) -> Path:
-    """The folder of the Dagster instance, with the current ``dagster.yaml`` in it."""
-    folder = settings.home / "dagster"
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(instance_file(), folder / "dagster.yaml")
-    return folder
-
-
-def instance_file() -> Path:
-    """``dagster.yaml`` of the checkout this code runs from."""
-    return Path(__file__).resolve().parents[3] / "dagster.yaml"
-
-
 @contextmanager
 def _instance(settings: Settings) -> Generator[dg.DagsterInstance, None, None]:
-    folder = prepare_instance(settings)
+    folder = prepare_instance(settings.home)
     # Dagster's own libraries look for this variable, also below the instance that is handed over.
     os.environ["DAGSTER_HOME"] = str(folder)
     with dg.DagsterInstance.from_config(str(folder)) as instance:

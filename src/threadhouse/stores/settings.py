@@ -67,7 +67,7 @@ class Settings(BaseSettings):
     )
     lake_url: str | None = Field(
         default=None,
-        description="Where event files live, such as s3://bucket/prefix; unset: the home folder.",
+        description="Folder or file:// address of the event lake; unset: lake/ below the home.",
     )
     search_rerank_enabled: bool = Field(
         default=True, description="False returns hits in the store's own order."
