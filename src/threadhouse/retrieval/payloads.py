@@ -171,7 +171,7 @@ def chunk_payload(
     total_chunks: int,
 ) -> dict[str, Json]:
     """The payload of one chunk: its owner's, plus where the chunk lies."""
-    metadata = owner_payload["metadata"]
+    metadata = owner_payload.get("metadata")
     if not isinstance(metadata, dict):
         message = "owner payload has no metadata object"
         raise PayloadContractError(message)
