@@ -117,8 +117,9 @@ def test_a_pid_file_whose_number_another_process_inherited_is_no_server(home: Pa
     embedded_postgres.stop(home)
     data = embedded_postgres.status(home).data_dir
     owner = data.stat()
-    identity = {"user": owner.st_uid, "group": owner.st_gid} if os.geteuid() == 0 else {}
-    heir = subprocess.Popen(["sleep", "600"], **identity)
+    # None leaves the identity as it is, which is all that an ordinary user can do.
+    user, group = (owner.st_uid, owner.st_gid) if os.geteuid() == 0 else (None, None)
+    heir = subprocess.Popen(["sleep", "600"], user=user, group=group)
     try:
         for name in (data / "postmaster.pid", data.parent / "run" / ".s.PGSQL.5432.lock"):
             name.write_text(f"{heir.pid}\n{data}\n1\n5432\n{data.parent / 'run'}\n\n1 1\nready\n")

@@ -10,17 +10,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+
 from counting_embedder import HashEmbedder
 from hub_rows import add_document, add_unit, write_version
-
 from threadhouse.retrieval.audit import owner_key
 from threadhouse.retrieval.models import Collection
-from threadhouse.retrieval.payloads import labels_from_metadata
+from threadhouse.retrieval.payloads import labels_from_metadata, validate_payload
 from threadhouse.stores.audit import audit_projection
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.knowledge import KnowledgeReader
@@ -46,7 +45,7 @@ REVOKED = {"unit-0", "unit-5"}
 
 
 @pytest.fixture
-def hub(database: Database, tmp_path: Path) -> Iterator[tuple[Database, Path]]:
+def hub(database: Database, tmp_path: Path) -> tuple[Database, Path]:
     """A hub in its first state, published."""
     with database.connect() as connection:
         for number in range(3):
@@ -60,7 +59,7 @@ def hub(database: Database, tmp_path: Path) -> Iterator[tuple[Database, Path]]:
         for number in range(6):
             add_document(connection, f"legacy-{number}", body=f"{OLD} {number}")
     publish(database, tmp_path)
-    yield database, tmp_path
+    return database, tmp_path
 
 
 def publish(database: Database, home: Path, kill_at: str | None = None) -> PublishReport:
@@ -122,12 +121,9 @@ def read_as_reader(database: Database, home: Path) -> dict[str, str]:
                 found = {point.point_id: point for point in store.retrieve(physical, ids)}
                 assert set(found) == set(ids), f"{pointer.owner_id}: a reader misses chunks"
                 for point in found.values():
-                    metadata = point.payload["metadata"]
-                    assert isinstance(metadata, dict)
-                    chunks.setdefault(pointer.owner_id, {})[metadata["chunk_index"]] = (  # pyright: ignore
-                        metadata["char_start"],
-                        metadata["char_end"],
-                    )
+                    chunk = validate_payload(source.collection, point.payload).metadata
+                    place = (chunk.char_start, chunk.char_end)
+                    chunks.setdefault(pointer.owner_id, {})[chunk.chunk_index] = place
                 body = texts.get((pointer.owner_id, pointer.version_key), "")
                 if body:
                     places = [chunks[pointer.owner_id][i] for i in range(len(ids))]

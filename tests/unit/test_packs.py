@@ -331,6 +331,7 @@ def test_authority_and_risk_speak_of_the_units_in_the_pack_alone() -> None:
         unit("b", replace(INTERNAL, risk_class=RiskClass.STANDARD)),
     ]
     level = packed(dossier(units)).authority_or_risk_level
+    assert level is not None
     assert (level.strongest_authority, level.highest_risk_class) == (Authority.DRAFT, RiskClass.LOW)
 
 

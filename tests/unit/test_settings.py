@@ -95,4 +95,4 @@ def test_secrets_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_settings_cannot_be_changed() -> None:
     settings = Settings.from_environment()
     with pytest.raises(ValidationError):
-        settings.threadhouse_tz = "UTC"  # pyright: ignore[reportAttributeAccessIssue]  what is tested
+        settings.threadhouse_tz = "UTC"

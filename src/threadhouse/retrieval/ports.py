@@ -7,7 +7,7 @@ Does not belong here: implementations, driver types.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, Self
 from uuid import UUID
 
 from threadhouse.retrieval.models import (
@@ -84,6 +84,12 @@ class VectorSearcher(Protocol):
 
     def close(self) -> None:
         """Give back what is held open; harmless when called twice."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None:
+        """Closes."""
         ...
 
 

@@ -124,11 +124,13 @@ def audit_projection(
             audit = CollectionAudit(collection, info.physical if info else "")
             audits.append(audit)
             source = sources.get(collection)
+            # A collection of another model is one finding, not one for each of its owners.
+            stamped = (info.space_id if info else None) or space_id
             wanted = (
-                source.read_wanted(connection, space_id).owners
+                source.read_wanted(connection, stamped).owners
                 if source
                 else _wanted_centroids(
-                    database, infos.get(Collection.INFORMATION_UNITS), embedder.space
+                    database, infos.get(Collection.INFORMATION_UNITS), embedder.space, stamped
                 )
             )
             places: dict[str, dict[int, ReadPoint]] = {}
@@ -163,13 +165,13 @@ def _register(
 
 
 def _wanted_centroids(
-    database: Database, units: CollectionInfo | None, space: VectorSpace
+    database: Database, units: CollectionInfo | None, space: VectorSpace, stamped: str
 ) -> dict[str, ProjectionOwner]:
     """What ``thread_centroids`` should hold: recomputed from the source, not taken from what was written."""
     with database.connect() as connection:
         pointers = read_pointers(connection, units.physical) if units else {}
     with open_knowledge(database) as knowledge:
-        answers = read_centroid_plans(knowledge, pointers, space.space_id)
+        answers = read_centroid_plans(knowledge, pointers, stamped)
     return {
         answer.version_key: wanted_centroid(answer, space)
         for answer in answers

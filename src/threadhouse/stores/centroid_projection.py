@@ -41,7 +41,11 @@ from threadhouse.retrieval.models import (
 )
 from threadhouse.retrieval.payloads import labels_from_metadata, point_id, validate_payload
 from threadhouse.retrieval.ports import VectorSearcher, VectorStore
-from threadhouse.retrieval.projection import ProjectionOwner, ProjectionPointer
+from threadhouse.retrieval.projection import (
+    ProjectionOwner,
+    ProjectionPointer,
+    check_source_is_not_empty,
+)
 from threadhouse.stores import queries
 from threadhouse.stores.knowledge import KnowledgeReader, UnreadableRow, open_knowledge
 from threadhouse.stores.postgres import Database
@@ -152,6 +156,7 @@ def refresh_centroids(
 
     Raises:
         StoreLockedError: Another process changes the projection.
+        EmptySourceError: There is no thread although centroids are published; nothing was deleted.
         ProjectionError: A published unit has no vectors; run the audit.
     """
     started = time.monotonic()
@@ -164,6 +169,7 @@ def refresh_centroids(
             pointers = read_pointers(connection, physical)
         with open_knowledge(database) as knowledge:
             answers = read_centroid_plans(knowledge, unit_pointers, space.space_id)
+        check_source_is_not_empty(len(pointers), len(answers))
         plans = {a.version_key: a for a in answers if isinstance(a, CentroidPlan)}
         reasons = Counter(a.reason for a in answers if isinstance(a, NoCentroid))
         stored = {point.point_id: _labels(point.payload) for point in vectors.scroll(physical)}

@@ -95,7 +95,7 @@ def refresh_packs(
                 progress(start + len(batch), len(due))
     with database.connect() as connection:
         report.quarantined = _quarantine(connection, unreadable)
-        counts = Counter(lane for _, lane in store.keys())
+        counts = Counter(lane for _, lane in list(store.keys()))
     report.by_lane = {lane.value: counts[lane] for lane in Audience}
     report.seconds = time.monotonic() - started
     return report

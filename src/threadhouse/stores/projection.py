@@ -9,7 +9,7 @@ The order, and why:
 1. access: pointers of what is gone, labels that somebody loses, then labels that somebody gains. Nobody waits for an embedding
    before a revoke holds.
 2. content: embed and write the new points beside the old ones; they have no pointer, so readers drop them.
-3. verify: every planned point is there with the planned text.
+3. verify: every planned point can be read back.
 4. publish copies: readers can now reach old and new points.
 5. pointers: one Postgres transaction moves all of them; this is the moment of the switch.
 6. clean-up: delete exactly what no pointer names; publish copies.
@@ -75,6 +75,11 @@ EMBED_BATCH_CHUNKS = 256
 
 PAYLOAD_BATCH = 1_000
 """Points whose payloads are read and written together; a payload is about 1 kB."""
+
+LOCK_GRACE_S = 1.0
+"""How long the server may take to notice that the last holder was killed; a publish that is at work takes longer."""
+
+LOCK_POLL_S = 0.05
 
 _LOCK_NAME = "threadhouse projection"
 
@@ -156,17 +161,25 @@ def projection_lock(database: Database) -> Generator[None, None, None]:
     Raises:
         StoreLockedError: Somebody else holds it; the message names the connection.
     """
+    name = {"name": _LOCK_NAME}
     with database.connect(autocommit=True) as connection:
-        row = connection.execute(queries.load("projection_lock"), {"name": _LOCK_NAME}).fetchone()
-        if row is None or not row[0]:
-            holder = connection.execute(
-                queries.load("projection_lock_holder"), {"name": _LOCK_NAME}
-            ).fetchone()
-            who = holder[0] if holder else "another process"
-            message = f"The projection is being written by {who}; wait for it to end or stop it, then run again."
-            raise StoreLockedError(message)
-        # Closing the connection gives the lock back, also when this process is killed.
-        yield
+        deadline = time.monotonic() + LOCK_GRACE_S
+        while not _is_true(connection.execute(queries.load("projection_lock"), name).fetchone()):
+            if time.monotonic() > deadline:
+                holder = connection.execute(queries.load("projection_lock_holder"), name).fetchone()
+                who = holder[0] if holder else "another process"
+                message = f"The projection is being written by {who}; wait for it to end or stop it, then run again."
+                raise StoreLockedError(message)
+            time.sleep(LOCK_POLL_S)
+        try:
+            yield
+        finally:
+            # The server notices a closed connection only after a while. When this process is killed, that has to do.
+            connection.execute(queries.load("projection_unlock"), name)
+
+
+def _is_true(row: TupleRow | None) -> bool:
+    return row is not None and bool(row[0])
 
 
 def publish_content(
@@ -211,7 +224,9 @@ def publish_content(
         )
         watch.step("planned")
         for work in works:
-            _mend_access(database, vectors, policy, work, report)
+            _take_access(database, vectors, policy, work, report)
+        for work in works:
+            _rewrite(vectors, work, work.plan.relabel, _new_payload(work), report)
         if _publish_copies(vectors, works):
             report.revoke_lag_s = time.monotonic() - started
         watch.step("access")
@@ -257,14 +272,16 @@ def _plan(
             note_quarantined(connection, name, wanted.refused)
             resolve_absent(connection, name, [item.item_key for item in wanted.refused])
             pointers = read_pointers(connection, physical)
-            stored = _read_labels(vectors, physical)
+            stored, damaged = _read_labels(vectors, physical)
             plan = plan_projection(
                 source.collection,
                 wanted.owners,
                 pointers,
-                stored,
+                # A point that lost its chunk's fields cannot be mended in place: it counts as missing and is written again.
+                {point: labels for point, labels in stored.items() if point not in damaged},
                 policy,
                 wanted.taken_over,
+                repair.get(source.collection),
             )
             published += len(pointers)
             named += len(wanted.owners) + len(wanted.taken_over) + len(wanted.refused)
@@ -284,24 +301,32 @@ def read_pointers(connection: Connection[TupleRow], physical: str) -> dict[str, 
         return {pointer.owner_id: pointer for pointer in cursor}
 
 
-def _read_labels(vectors: VectorStore, physical: str) -> dict[UUID, Labels]:
-    """Labels of every stored point. Equal ones are one object: a corpus has a few dozen combinations."""
+def _read_labels(vectors: VectorStore, physical: str) -> tuple[dict[UUID, Labels], frozenset[UUID]]:
+    """Labels of every stored point, and the points that do not say which chunk they are.
+
+    Equal labels are one object: a corpus has a few dozen combinations.
+    """
     interned: dict[Labels, Labels] = {}
     stored: dict[UUID, Labels] = {}
+    damaged: set[UUID] = set()
     for point in vectors.scroll(physical):
         metadata = point.payload.get("metadata")
-        labels = labels_from_metadata(metadata if isinstance(metadata, dict) else {})
+        known = metadata if isinstance(metadata, dict) else {}
+        labels = labels_from_metadata(known)
         stored[point.point_id] = interned.setdefault(labels, labels)
-    return stored
+        if not known.keys() >= CHUNK_FIELDS:
+            damaged.add(point.point_id)
+    return stored, frozenset(damaged)
 
 
-def _mend_access(
+def _take_access(
     database: Database,
     vectors: VectorStore,
     policy: AudiencePolicy,
     work: _Work,
     report: PublishReport,
 ) -> None:
+    """Take away what is gone and what somebody may no longer see."""
     plan = work.plan
     if plan.retire:
         with database.connect() as connection:
@@ -310,7 +335,6 @@ def _mend_access(
         _delete(vectors, work, _ids_of(work, plan.retire), report)
     _rewrite(vectors, work, plan.revoke, _new_payload(work), report)
     _rewrite(vectors, work, plan.hide_old, _interim_payload(work, policy), report)
-    _rewrite(vectors, work, plan.relabel, _new_payload(work), report)
 
 
 _Rewriter = Callable[[str, Mapping[str, Json]], dict[str, Json] | None]
@@ -321,7 +345,7 @@ def _new_payload(work: _Work) -> _Rewriter:
 
     def rewrite(owner_id: str, old: Mapping[str, Json]) -> dict[str, Json] | None:
         owner = work.owners[owner_id]
-        old_metadata, new_metadata = old["metadata"], owner.payload["metadata"]
+        old_metadata, new_metadata = old.get("metadata"), owner.payload["metadata"]
         if not isinstance(old_metadata, dict) or not isinstance(new_metadata, dict):
             return None
         chunk = {name: old_metadata[name] for name in CHUNK_FIELDS}
@@ -340,7 +364,7 @@ def _interim_payload(work: _Work, policy: AudiencePolicy) -> _Rewriter:
     probes = probe_principals(policy)
 
     def rewrite(owner_id: str, old: Mapping[str, Json]) -> dict[str, Json] | None:
-        metadata = old["metadata"]
+        metadata = old.get("metadata")
         if not isinstance(metadata, dict):
             return None
         labels = interim_labels(

@@ -33,6 +33,7 @@ from threadhouse.retrieval.models import (
     Vectors,
     VectorSpace,
 )
+from threadhouse.retrieval.payloads import PAYLOAD_SCHEMA
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,9 +63,6 @@ KEYWORD_FIELDS = (
 )
 """Payload paths that filters may name cheaply: each has a keyword index, so each holds text (or a list of texts)."""
 
-PAYLOAD_SCHEMA = 1
-"""Version of the payload contract that a new collection is stamped with."""
-
 MAX_BATCH_BYTES = 4_000_000
 """Qdrant's documentation recommends at most 5 MB a request; its hard limit of 32 MB shows as a mere timeout."""
 
@@ -85,6 +83,7 @@ class CollectionManifest:
     generation: int
     space: VectorSpace
     payload_schema: int = PAYLOAD_SCHEMA
+    """The payload contract that a new collection is stamped with."""
 
     @property
     def physical(self) -> str:

@@ -65,6 +65,19 @@ $fn$;
 create trigger semantic_thread_stamp before update on public.semantic_thread
   for each row execute function nao.stamp_thread();
 
+-- A thread that comes back under an old id counts its revisions from the start again; no pack of its namesake may pass for fresh.
+create function nao.forget_packs() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $fn$
+begin
+  delete from nao.thread_context_pack_cache c using new_rows n where c.thread_id = n.thread_id;
+  delete from nao.thread_pack_state s using new_rows n where s.thread_id = n.thread_id;
+  return null;
+end
+$fn$;
+
+create trigger forget_packs after insert on public.semantic_thread referencing new table as new_rows
+  for each statement execute function nao.forget_packs();
+
 -- Arguments: key columns (comma separated), access columns, columns to ignore, lane of every other change.
 create function nao.log_changes() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $fn$

@@ -1,2 +1,6 @@
+-- The notes of what was built go along, or a thread that comes back under the same id would count as built.
+with forgotten as
+( delete from nao.thread_pack_state s
+  where not exists (select from source.semantic_thread t where t.thread_id = s.thread_id) )
 delete from nao.thread_context_pack_cache c
 where not exists (select from source.semantic_thread t where t.thread_id = c.thread_id)
