@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from threadhouse import __version__
+from threadhouse.pipelines import cli_query
 from threadhouse.retrieval.errors import ConfigurationError, LoadError, ThreadhouseError
 
 if TYPE_CHECKING:
@@ -164,6 +165,9 @@ def nightly(*, sample_if_empty: bool, allow_deletes: bool, as_json: bool) -> Non
     if refused:
         count = sum(refused.values())
         click.echo(f"In quarantine: {count:,} items; threadhouse doctor names their sources.")
+
+
+cli_query.add_commands(cli)
 
 
 @cli.command()

@@ -26,7 +26,7 @@ POOL_CONNECTIONS = 8
 
 
 class LazyEmbedder:
-    """The embedder of the settings, loaded when the first question comes; its space is known before, from the model's manifest."""
+    """The embedder of the settings, loaded by the first question; its space is known before, from the model's manifest."""
 
     def __init__(self, settings: Settings, announce: Callable[[str], None] | None = None) -> None:
         self._settings = settings
