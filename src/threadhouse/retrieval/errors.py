@@ -107,3 +107,7 @@ class PackUnknownError(ThreadhouseError):
 
 class CitationFormatError(ThreadhouseError):
     """A citation that is not ``canonical_address@revision``."""
+
+
+class CalibrationError(ThreadhouseError):
+    """The judged queries cannot calibrate anything: none of them has its thread among those that were seen."""

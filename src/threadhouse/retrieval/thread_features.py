@@ -32,7 +32,8 @@ Memberships: TypeAlias = Mapping[UnitId, Mapping[ThreadId, float]]
 
 RELATIONS: tuple[str, ...] = ("same", "cross", "unmarked")
 
-EVIDENCE_INPUTS: tuple[str, ...] = ("dense", "dense_mass", "bm25_accented", "bm25_folded")
+_BM25_INPUTS: tuple[str, ...] = ("bm25_accented", "bm25_folded", "bm25_names")
+EVIDENCE_INPUTS: tuple[str, ...] = ("dense", "dense_mass", *_BM25_INPUTS, "score")
 CENTROID_INPUT = "centroid"
 LEXICAL_INPUTS: tuple[str, ...] = ("explicit", "label", "keyword", "authority")
 
@@ -63,8 +64,8 @@ class _UnitEvidence:
     unit_id: UnitId
     language: str
     dense: float | None
-    bm25_accented: float
-    bm25_folded: float
+    bm25: Mapping[str, float]
+    score: float
     weight: float
 
 
@@ -86,13 +87,14 @@ def candidate_features(
     cosines = [hit.breakdown.dense for hit in unit_hits if hit.breakdown.dense is not None]
     dense_scale = _scale("dense", scales, cosines)
     centroid_scale = _scale("centroid", scales, list(centroids.values()))
-    terms = max(1, len(query.bm25_accented.indices))
+    # A long question collects more BM25 than a short one: per unit of what it asks for, they compare.
+    asked = {name: math.fsum(getattr(query, name).values) for name in _BM25_INPUTS}
     language = str(query.language)
     found: dict[ThreadId, dict[str, float]] = {}
     for thread_id in sorted((lexical.thread_ids() | centroids.keys() | units.keys()) & set(seen)):
         relation = _relation(language, units.get(thread_id, ()), cosines)
         row = {f"{relation}:intercept": 1.0}
-        evidence = _evidence(units.get(thread_id, ()), cosines, dense_scale, terms)
+        evidence = _evidence(units.get(thread_id, ()), cosines, dense_scale, asked)
         row |= {f"{relation}:{name}": value for name, value in evidence.items()}
         # A thread without a hit among the centroids is taken to lie just beyond the farthest of them.
         cosine = centroids.get(thread_id, min(centroids.values(), default=None))
@@ -144,8 +146,10 @@ def _unit_evidence(unit_id: UnitId, hits: Sequence[SearchHit], weight: float) ->
         unit_id=unit_id,
         language=max(str(hit.metadata.get("language", "")) for hit in hits),
         dense=max(dense, default=None),
-        bm25_accented=max(hit.breakdown.bm25_accented or 0.0 for hit in hits),
-        bm25_folded=max(hit.breakdown.bm25_folded or 0.0 for hit in hits),
+        bm25={
+            name: max(getattr(hit.breakdown, name) or 0.0 for hit in hits) for name in _BM25_INPUTS
+        },
+        score=max(hit.score for hit in hits),
         weight=weight,
     )
 
@@ -167,7 +171,7 @@ def _evidence(
     units: Sequence[_UnitEvidence],
     cosines: Sequence[float],
     scale: tuple[float, float],
-    terms: int,
+    asked: Mapping[str, float],
 ) -> dict[str, float]:
     # A unit that only words found lies beyond the nearest ones; so does every unit of a thread without any.
     floor = _scaled(min(cosines), scale) if cosines else 0.0
@@ -186,8 +190,12 @@ def _evidence(
         "dense_mass": math.log(
             math.fsum(math.exp(_MASS_SHARPNESS * (height - best)) for height in heights)
         ),
-        "bm25_accented": max(unit.weight * unit.bm25_accented for unit in units) / terms,
-        "bm25_folded": max(unit.weight * unit.bm25_folded for unit in units) / terms,
+        **{
+            name: max(unit.weight * unit.bm25[name] for unit in units) / asked[name]
+            for name in _BM25_INPUTS
+            if asked[name] > 0
+        },
+        "score": max(unit.weight * unit.score for unit in units),
     }
 
 
