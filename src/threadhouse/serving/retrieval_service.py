@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from typing import Protocol
 from uuid import UUID, uuid5
 
 from threadhouse.retrieval.audience import AudiencePolicy, allowed_values, lane_principal
+from threadhouse.retrieval.calibration import Observation
 from threadhouse.retrieval.errors import (
     CitationFormatError,
     ConfigurationError,
@@ -65,10 +67,12 @@ from threadhouse.retrieval.ports import VectorSearcher
 from threadhouse.retrieval.query_text import PreparedQuery, prepare_query
 from threadhouse.retrieval.ranking import ThreadFacts
 from threadhouse.retrieval.resolution import (
+    LexicalSignals,
     Resolution,
     ResolutionKind,
     RetrievalPolicy,
     ThreadSignalReader,
+    ThreadSurroundings,
     candidate_thread_ids,
     resolve_threads,
 )
@@ -233,6 +237,17 @@ class _Found:
     filtered: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was seen of one question."""
+
+    lexical: LexicalSignals
+    centroids: SearchOutcome
+    search: SearchOutcome
+    unit_hits: tuple[SearchHit, ...]
+    around: ThreadSurroundings
+
+
 class RetrievalService:
     """Answers questions. Threads may share one service."""
 
@@ -335,6 +350,32 @@ class RetrievalService:
                 "reported to governance. Ask again; if it is stopped again, tell whoever runs this hub."
             )
             raise WrongAudienceError(message) from None
+
+    def observe(
+        self, query_id: str, text: str, right: AbstractSet[ThreadId], principal: Principal
+    ) -> Observation:
+        """What resolution would decide from, for calibration. Nothing is answered and nothing counted.
+
+        Args:
+            query_id: The judgement's own name for the query.
+            right: Threads that answer it; empty when none does.
+        """
+        _require_unexpired(principal)
+        prepared = prepare_query(text, self._embedder.embed_query)
+        with self._delivery.one_moment() as knowledge:
+            policy = knowledge.policy()
+        asked = AskedQuery(new_query_id(), prepared.text, principal.audience, None)
+        seen = self._look(_Question(asked, prepared, principal, policy, None, Timings()))
+        return Observation(
+            query_id=query_id,
+            query=prepared,
+            right=frozenset(right),
+            lexical=seen.lexical,
+            centroid_hits=seen.centroids.hits,
+            unit_hits=seen.unit_hits,
+            memberships=seen.around.memberships,
+            facts=seen.around.facts,
+        )
 
     def feedback(
         self,
@@ -469,39 +510,46 @@ class RetrievalService:
         return self._answer_ad_hoc(question, found, gone)
 
     def _resolve(self, question: _Question) -> _Found:
+        with question.timings.of("numbers"):
+            retrieval_policy = self._retrieval_policy()
+        seen = self._look(question)
+        with question.timings.of("resolve"):
+            resolution = resolve_threads(
+                question.prepared,
+                seen.lexical,
+                seen.centroids.hits,
+                seen.unit_hits,
+                seen.around.memberships,
+                seen.around.facts,
+                retrieval_policy,
+                now=datetime.now(UTC),
+            )
+        return _Found(
+            seen.search,
+            resolution,
+            seen.around.facts,
+            retrieval_policy,
+            seen.centroids.filtered + seen.search.filtered,
+        )
+
+    def _look(self, question: _Question) -> _Seen:
+        """Everything that resolution decides from."""
         prepared, principal, policy = question.prepared, question.principal, question.policy
         timings = question.timings
-        with timings.of("signals"):
-            retrieval_policy = self._retrieval_policy()
+        with timings.of("words"):
             lexical = self._signals.lexical(prepared.text, principal, policy)
         with timings.of("search"):
             centroids = self._search(question, (Collection.THREAD_CENTROIDS,), CENTROID_HITS)
             search = self._search(question, CONTENT, UNIT_HITS)
-        units = [hit for hit in search.hits if hit.collection is Collection.INFORMATION_UNITS]
-        with timings.of("resolve"):
+        units = tuple(hit for hit in search.hits if hit.collection is Collection.INFORMATION_UNITS)
+        with timings.of("surroundings"):
             around = self._signals.surroundings(
                 [UnitId(hit.owner_id) for hit in units],
                 candidate_thread_ids(lexical, centroids.hits),
                 principal,
                 policy,
             )
-            resolution = resolve_threads(
-                prepared,
-                lexical,
-                centroids.hits,
-                units,
-                around.memberships,
-                around.facts,
-                retrieval_policy,
-                now=datetime.now(UTC),
-            )
-        return _Found(
-            search,
-            resolution,
-            around.facts,
-            retrieval_policy,
-            centroids.filtered + search.filtered,
-        )
+        return _Seen(lexical, centroids, search, units, around)
 
     def _search(
         self, question: _Question, collections: Sequence[Collection], limit: int
