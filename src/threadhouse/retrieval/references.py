@@ -95,6 +95,7 @@ def possible_reference_keys(text: str) -> list[str]:
     for word, following in pairwise(tokens):
         if reference_key(word) in _THREAD_WORDS:
             keys[reference_key(following)] = None
+            keys[reference_key(f"{word} {following}")] = None
     for first, second, following in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if reference_key(f"{first} {second}") in _THREAD_WORDS:
             keys[reference_key(following)] = None
