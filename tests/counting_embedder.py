@@ -35,7 +35,7 @@ class HashEmbedder:
         for position, text in enumerate(texts):
             seed = int.from_bytes(hashlib.sha256(prepare_text(text).encode()).digest()[:8])
             row = np.random.default_rng(seed).normal(size=(1, DIM)).astype(np.float32)
-            unit = row / np.linalg.norm(row)
+            unit = (row / np.linalg.norm(row)).astype(np.float32)
             yield EmbeddedBatch((position,), unit, np.zeros(1, np.bool_))
 
     iter_long_passages = iter_passages

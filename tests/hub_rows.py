@@ -14,8 +14,11 @@ Connection = psycopg.Connection[TupleRow]
 
 _DOCUMENT = """
 insert into public.production_document
-( document_id, path, title, body, language, tags, lifecycle_stage, visibility, readiness, publication_state, risk_class, authority )
-values (%(id)s, %(id)s || '.md', %(title)s, %(body)s, 'vi', '{}', 'law', %(visibility)s, 'published', 'published', 'low', 'enacted')
+( document_id, path, title, body, language, tags, lifecycle_stage
+, visibility, readiness, publication_state, risk_class, authority )
+values
+( %(id)s, %(id)s || '.md', %(title)s, %(body)s, 'vi', '{}', 'law'
+, %(visibility)s, 'published', 'published', 'low', 'enacted' )
 """
 _UNIT = """
 insert into public.tac_logical_unit (logical_unit_id, document_id, canonical_address, unit_kind, lifecycle_stage, ordinal)

@@ -1,2 +1,3 @@
 """Threadhouse."""
+
 __version__ = "0.1.0"

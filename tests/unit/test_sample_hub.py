@@ -136,22 +136,14 @@ def parse_units(path: Path) -> list[HubUnit]:
 
 @cache
 def documents() -> dict[str, Row]:
-    headers = [
-        split_front_matter(path)[0] for path in sorted(HUB.glob("documents/*.md"))
-    ]
+    headers = [split_front_matter(path)[0] for path in sorted(HUB.glob("documents/*.md"))]
     return {header["document_id"]: header for header in headers}
 
 
 @cache
 def units() -> dict[str, HubUnit]:
-    found = [
-        unit
-        for path in sorted(HUB.glob("documents/*.md"))
-        for unit in parse_units(path)
-    ]
-    assert len({unit.address for unit in found}) == len(found), (
-        "two units share an address"
-    )
+    found = [unit for path in sorted(HUB.glob("documents/*.md")) for unit in parse_units(path)]
+    assert len({unit.address for unit in found}) == len(found), "two units share an address"
     return {unit.address: unit for unit in found}
 
 
@@ -188,9 +180,7 @@ def is_visible(unit: HubUnit, lane: str) -> bool:
             {"unpublished", "published"},
         ),
     }[lane]
-    hidden_stages = {"employee": {"code", "incident"}, "ai_agent": {"incident"}}.get(
-        lane, set()
-    )
+    hidden_stages = {"employee": {"code", "incident"}, "ai_agent": {"incident"}}.get(lane, set())
     return (
         flags["visibility"] in visibilities
         and flags["readiness"] in readinesses
@@ -209,9 +199,7 @@ def test_every_value_of_each_vocabulary_is_worn_by_a_unit_and_no_other(
 
 
 def test_the_hub_has_the_size_its_readme_states() -> None:
-    legacy = [
-        header for header in documents().values() if header.get("units") == "none"
-    ]
+    legacy = [header for header in documents().values() if header.get("units") == "none"]
     sizes = (len(documents()), len(legacy), len(units()), len(threads()))
     assert sizes == (14, 2, 99, 10)
     readme = (HUB / "README.md").read_text(encoding="utf-8")
@@ -219,9 +207,7 @@ def test_the_hub_has_the_size_its_readme_states() -> None:
 
 
 def test_both_languages_have_units_and_a_legacy_document() -> None:
-    legacy = [
-        header for header in documents().values() if header.get("units") == "none"
-    ]
+    legacy = [header for header in documents().values() if header.get("units") == "none"]
     assert sorted(header["language"] for header in legacy) == ["en", "vi"]
     assert min(Counter(unit.language for unit in units().values()).values()) >= 40
 
@@ -304,9 +290,7 @@ def test_exactly_two_edges_dangle() -> None:
     edges = rows("tables/universal_edge")
     assert all(edge["source_id"] in known[edge["source_kind"]] for edge in edges)
     dangling = [
-        edge["target_id"]
-        for edge in edges
-        if edge["target_id"] not in known[edge["target_kind"]]
+        edge["target_id"] for edge in edges if edge["target_id"] not in known[edge["target_kind"]]
     ]
     assert dangling == ["TH-QC-09/chong-gian-lan", "th-bank-file-format"]
 
@@ -319,9 +303,7 @@ def test_each_label_has_aliases_in_both_languages() -> None:
     assert all(languages == {"vi", "en"} for languages in by_label.values())
 
 
-def test_missing_artefacts_are_open_or_resolved_and_open_ones_are_really_missing() -> (
-    None
-):
+def test_missing_artefacts_are_open_or_resolved_and_open_ones_are_really_missing() -> None:
     artefacts = rows("tables/expected_artifact_missing")
     assert {row["status"] for row in artefacts} == {"open", "resolved"}
     present = {
@@ -342,8 +324,7 @@ def test_health_signals_name_known_threads_and_words() -> None:
 
 def test_events_cover_seven_local_days_and_one_of_them_is_quiet() -> None:
     days = Counter(
-        local_time(row["occurred_at"]).date()
-        for row in rows("tables/retrieval_metric_event")
+        local_time(row["occurred_at"]).date() for row in rows("tables/retrieval_metric_event")
     )
     assert sorted(days) == [date(2026, 11, day) for day in range(16, 23)]
     assert 400 <= sum(days.values()) <= 600
@@ -382,8 +363,7 @@ def test_events_hold_duplicates_late_arrivals_and_a_session_across_midnight() ->
     events = rows("tables/retrieval_metric_event")
     assert len(events) - len({row["event_id"] for row in events}) == 6
     lateness = [
-        datetime.fromisoformat(row["ingested_at"])
-        - datetime.fromisoformat(row["occurred_at"])
+        datetime.fromisoformat(row["ingested_at"]) - datetime.fromisoformat(row["occurred_at"])
         for row in events
     ]
     assert min(lateness) > timedelta(0)
@@ -392,9 +372,7 @@ def test_events_hold_duplicates_late_arrivals_and_a_session_across_midnight() ->
     assert max(late) <= timedelta(days=3)
     days_of_query: dict[str, set[date]] = {}
     for row in events:
-        days_of_query.setdefault(row["query_id"], set()).add(
-            local_time(row["occurred_at"]).date()
-        )
+        days_of_query.setdefault(row["query_id"], set()).add(local_time(row["occurred_at"]).date())
     assert sum(len(days) == 2 for days in days_of_query.values()) == 2
 
 
@@ -405,14 +383,8 @@ def test_readme_states_the_figures_of_the_week() -> None:
     paths = Counter(row["resolution_path"] for row in queries)
     readme = (HUB / "README.md").read_text(encoding="utf-8")
     assert f"{len(events)} lines, {len(unique)} different events" in readme
-    assert (
-        f"{len(queries)} queries (duplicates collapsed): {paths['thread']} by a thread"
-        in readme
-    )
-    assert (
-        f"{paths['candidates']} with candidates, {paths['fallback']} by fallback"
-        in readme
-    )
+    assert f"{len(queries)} queries (duplicates collapsed): {paths['thread']} by a thread" in readme
+    assert f"{paths['candidates']} with candidates, {paths['fallback']} by fallback" in readme
 
 
 def test_no_event_shows_a_thread_to_a_lane_that_sees_nothing_of_it() -> None:
@@ -420,18 +392,13 @@ def test_no_event_shows_a_thread_to_a_lane_that_sees_nothing_of_it() -> None:
         (row["thread_id"], lane)
         for row in rows("tables/thread_membership")
         for lane in Audience
-        if row["status"] == "confirmed"
-        and is_visible(units()[row["canonical_address"]], lane)
+        if row["status"] == "confirmed" and is_visible(units()[row["canonical_address"]], lane)
     }
     for row in rows("tables/retrieval_metric_event"):
-        assert row["thread_id"] is None or (row["thread_id"], row["lane"]) in shown, (
-            row["event_id"]
-        )
+        assert row["thread_id"] is None or (row["thread_id"], row["lane"]) in shown, row["event_id"]
 
 
-@pytest.mark.parametrize(
-    "question", rows("questions"), ids=lambda row: str(row["question_id"])
-)
+@pytest.mark.parametrize("question", rows("questions"), ids=lambda row: str(row["question_id"]))
 def test_each_question_has_an_answer_that_its_lane_may_read(question: Row) -> None:
     members = {
         row["canonical_address"]

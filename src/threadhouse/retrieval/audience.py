@@ -32,9 +32,7 @@ FILTERED_FIELDS: tuple[str, ...] = (
 HIGH_RISK_CONSENT = "*"
 """A principal whose ``high_risk_consents`` holds this may see ``risk_class`` high, whatever the audience."""
 
-NEVER_SHOWN: frozenset[str] = frozenset(
-    {DataClassification.SECRET, DataClassification.BLOCKED}
-)
+NEVER_SHOWN: frozenset[str] = frozenset({DataClassification.SECRET, DataClassification.BLOCKED})
 """Data classifications that no policy and no permission can open."""
 
 
@@ -80,9 +78,7 @@ class Labels:
         return value
 
 
-def allowed_values(
-    principal: Principal, policy: AudiencePolicy
-) -> dict[str, frozenset[str]]:
+def allowed_values(principal: Principal, policy: AudiencePolicy) -> dict[str, frozenset[str]]:
     """What ``principal`` may see, field by field, after permissions and consents.
 
     Returns:
@@ -92,9 +88,7 @@ def allowed_values(
     if lane is None:
         return {name: frozenset() for name in FILTERED_FIELDS}
     allowed = {
-        f.name: set(getattr(lane, f.name))
-        for f in fields(lane)
-        if f.name in FILTERED_FIELDS
+        f.name: set(getattr(lane, f.name)) for f in fields(lane) if f.name in FILTERED_FIELDS
     }
     for permission in principal.tool_permissions:
         for name, values in lane.permission_grants.get(permission, {}).items():
@@ -119,10 +113,7 @@ def vector_filter(principal: Principal, policy: AudiencePolicy) -> AllOf:
     """The same predicate as a payload filter; a point without a label never matches."""
     allowed = allowed_values(principal, policy)
     return AllOf(
-        tuple(
-            (f"metadata.{name}", tuple(sorted(allowed[name])))
-            for name in FILTERED_FIELDS
-        )
+        tuple((f"metadata.{name}", tuple(sorted(allowed[name]))) for name in FILTERED_FIELDS)
     )
 
 

@@ -22,6 +22,8 @@ ThreadId = NewType("ThreadId", str)
 
 
 class Visibility(StrEnum):
+    """Who a text is meant for, from everybody to a few."""
+
     PUBLIC = "public"
     PARTNER = "partner"
     EMPLOYEE = "employee"
@@ -30,6 +32,8 @@ class Visibility(StrEnum):
 
 
 class Readiness(StrEnum):
+    """How far a text has come."""
+
     DRAFT = "draft"
     UNDER_REVIEW = "under_review"
     APPROVED = "approved"
@@ -38,18 +42,24 @@ class Readiness(StrEnum):
 
 
 class PublicationState(StrEnum):
+    """Whether a text is out."""
+
     UNPUBLISHED = "unpublished"
     PUBLISHED = "published"
     WITHDRAWN = "withdrawn"
 
 
 class RiskClass(StrEnum):
+    """Harm that a wrong answer from a text can do."""
+
     LOW = "low"
     STANDARD = "standard"
     HIGH = "high"
 
 
 class Authority(StrEnum):
+    """What a text is worth: law in force, a draft, or what the running system says."""
+
     ENACTED = "enacted"
     DRAFT = "draft"
     RUNTIME = "runtime"
@@ -71,7 +81,7 @@ class DataClassification(StrEnum):
 
     UNCLASSIFIED = "unclassified"
     CONFIDENTIAL = "confidential"
-    SECRET = "secret"  # the word of the vocabulary, not a password
+    SECRET = "secret"  # noqa: S105  the word of the vocabulary, not a password
     BLOCKED = "blocked"
 
 
@@ -85,12 +95,16 @@ class Audience(StrEnum):
 
 
 class MembershipRole(StrEnum):
+    """What a unit is to a thread."""
+
     CANONICAL = "canonical"
     SUPPORTING = "supporting"
     REPORT = "report"
 
 
 class MembershipStatus(StrEnum):
+    """Who stands behind a membership; ``rejected`` ones count for nothing."""
+
     CONFIRMED = "confirmed"
     PROPOSED = "proposed"
     NEEDS_HUMAN = "needs_human"
@@ -98,6 +112,8 @@ class MembershipStatus(StrEnum):
 
 
 class HealthStatus(StrEnum):
+    """What is wrong with a thread, if anything."""
+
     HEALTHY = "healthy"
     STALE = "stale"
     OVERBROAD = "overbroad"
@@ -216,6 +232,8 @@ class DocumentChunk:
 
 @dataclass(frozen=True, slots=True)
 class SemanticThread:
+    """One topic across the lifecycle chain. ``input_revision`` counts every change that can alter its packs."""
+
     thread_id: ThreadId
     canonical_address: str
     title: str
@@ -301,7 +319,7 @@ class SparseVector:
     values: tuple[float, ...] = ()
 
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """A JSON value. (``type`` statements need Python 3.12; 3.11 is supported.)"""
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
 from uuid import UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -37,6 +38,7 @@ PAYLOAD_SCHEMA = 1
 POINT_NAMESPACE = UUID("6d3f0a52-2a3b-5f0e-9a43-7a3f2f4be2b1")
 """Namespace of all point ids. Changing it would orphan every stored point."""
 
+Word = TypeVar("Word", bound=StrEnum)
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -92,24 +94,30 @@ class CentroidMetadata(CommonMetadata):
 
 
 class Payload(_Contract):
+    """What the payloads of all collections share."""
+
     document_id: str = Field(min_length=1)
 
 
 class DocumentPayload(Payload):
+    """A point of ``production_documents``."""
+
     metadata: DocumentMetadata
 
 
 class UnitPayload(Payload):
+    """A point of ``information_units``."""
+
     metadata: UnitMetadata
 
 
 class CentroidPayload(Payload):
+    """A point of ``thread_centroids``."""
+
     metadata: CentroidMetadata
 
 
-PAYLOAD_MODELS: Mapping[
-    Collection, type[DocumentPayload | UnitPayload | CentroidPayload]
-] = {
+PAYLOAD_MODELS: Mapping[Collection, type[DocumentPayload | UnitPayload | CentroidPayload]] = {
     Collection.PRODUCTION_DOCUMENTS: DocumentPayload,
     Collection.INFORMATION_UNITS: UnitPayload,
     Collection.THREAD_CENTROIDS: CentroidPayload,
@@ -150,6 +158,7 @@ def point_id(collection: Collection, version_key: str, chunk_index: int) -> UUID
 
 
 def document_version_key(document_id: str, revision: int) -> str:
+    """The version key of one revision of a document."""
     return f"{document_id}@{revision}"
 
 
@@ -194,9 +203,7 @@ def owner_part(payload: Mapping[str, Json]) -> dict[str, Json]:
     kept = metadata if isinstance(metadata, dict) else {}
     return {
         **payload,
-        "metadata": {
-            name: value for name, value in kept.items() if name not in CHUNK_FIELDS
-        },
+        "metadata": {name: value for name, value in kept.items() if name not in CHUNK_FIELDS},
     }
 
 
@@ -217,7 +224,7 @@ def label_fields(labels: Labels) -> dict[str, Json]:
 def labels_from_metadata(metadata: Mapping[str, Any]) -> Labels:
     """Labels of a stored point; a value outside the vocabulary reads as missing, so it hides."""
 
-    def known(vocabulary: Any, name: str) -> Any:
+    def known(vocabulary: type[Word], name: str) -> Word | None:
         value = metadata.get(name)
         return vocabulary(value) if value in list(vocabulary) else None
 

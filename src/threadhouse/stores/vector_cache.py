@@ -41,10 +41,7 @@ class PostgresVectorCache:
                 queries.load("embedding_cache_get"),
                 {"space_id": space_id, "role": role, "hashes": list(hashes)},
             )
-            return {
-                row[0]: np.frombuffer(row[1], _DTYPE).astype(np.float32)
-                for row in cursor
-            }
+            return {row[0]: np.frombuffer(row[1], _DTYPE).astype(np.float32) for row in cursor}
 
     def put_many(
         self, space_id: str, role: str, vectors: Mapping[str, NDArray[np.float32]]
@@ -60,8 +57,7 @@ class PostgresVectorCache:
                     "role": role,
                     "hashes": list(vectors),
                     "vectors": [
-                        np.ascontiguousarray(v, _DTYPE).tobytes()
-                        for v in vectors.values()
+                        np.ascontiguousarray(v, _DTYPE).tobytes() for v in vectors.values()
                     ],
                 },
                 binary=True,
