@@ -12,9 +12,11 @@ import itertools
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from urllib.parse import quote, urlencode
 
 import pytest
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from threadhouse.stores import embedded_postgres, migrations
 from threadhouse.stores.postgres import Database
@@ -37,6 +39,13 @@ def new_database(server: Database, template: str = "template0") -> Generator[Dat
             connection.execute(
                 sql.SQL("drop database {} with (force)").format(sql.Identifier(name))
             )
+
+
+def as_url(database: Database) -> str:
+    """The address of a database the way DATABASE_URL takes it."""
+    known = {key: str(value) for key, value in conninfo_to_dict(database.conninfo).items()}
+    name = quote(known.pop("dbname"))
+    return f"postgresql:///{name}?{urlencode(known)}"
 
 
 @pytest.fixture(scope="session")

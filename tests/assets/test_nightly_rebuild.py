@@ -1,0 +1,219 @@
+"""The whole nightly job on the sample hub, three times: from nothing, with nothing to do, and with something badly wrong.
+
+Method: an ephemeral Dagster instance, the real stores and the real embedder; the runs stand on each other, so they happen once
+for the module. What a single step does is tested beside the steps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
+
+from fixtures_postgres import as_url, new_database
+from fixtures_source_tree import ROOT
+from threadhouse.pipelines.definitions import build_definitions, build_resources
+from threadhouse.pipelines.schedules import nightly_days, range_tags
+from threadhouse.retrieval.models import Collection, Json
+from threadhouse.stores.audit import audit_projection
+from threadhouse.stores.embedders import FastembedEmbedder
+from threadhouse.stores.embedding_cache import CachedEmbedder
+from threadhouse.stores.lake import EventLake
+from threadhouse.stores.loading import load_path
+from threadhouse.stores.model_build import models_directory
+from threadhouse.stores.postgres import Database
+from threadhouse.stores.repair import repair_projection
+from threadhouse.stores.settings import Settings
+from threadhouse.stores.vector_cache import PostgresVectorCache
+from threadhouse.stores.vectors import open_reader, open_writer
+
+BUILT = {
+    *("unit_chunks", "document_chunks", "information_unit_vectors", "production_document_vectors"),
+    *("thread_centroids", "context_packs"),
+    *("retrieval_events", "retrieval_metrics_daily", "health_report"),
+}
+
+
+@dataclass
+class House:
+    """One home, its database and an instance that remembers its runs."""
+
+    settings: Settings
+    database: Database
+    instance: dg.DagsterInstance
+
+    def run(self) -> ExecuteInProcessResult:
+        definitions = build_definitions(
+            self.settings, resources=build_resources(str(self.settings.home))
+        )
+        days = nightly_days(
+            self.database, EventLake.open(self.settings), self.settings.zone, datetime.now(UTC)
+        )
+        return definitions.resolve_job_def("nightly_rebuild").execute_in_process(
+            instance=self.instance, tags=dict(range_tags(days)), raise_on_error=False
+        )
+
+
+@pytest.fixture(scope="module")
+def house(
+    model_home: Path,
+    postgres_server: Database,
+    template_database: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Generator[House, None, None]:
+    home = tmp_path_factory.mktemp("nightly_rebuild")
+    models_directory(home).symlink_to(models_directory(model_home))
+    with contextlib.ExitStack() as stack:
+        environment = stack.enter_context(pytest.MonkeyPatch.context())
+        database = stack.enter_context(new_database(postgres_server, template_database))
+        for name in Settings.model_fields:
+            environment.delenv(name.upper(), raising=False)
+        environment.setenv("THREADHOUSE_HOME", str(home))
+        environment.setenv("DATABASE_URL", as_url(database))
+        environment.setenv("EMBEDDING_THREADS", "2")
+        load_path(database, ROOT / "examples" / "hub")
+        instance = stack.enter_context(dg.DagsterInstance.ephemeral())
+        yield House(Settings.from_environment(), database, instance)
+
+
+def metadata(result: ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
+    """Metadata of everything that was materialized, by asset."""
+    return {
+        event.materialization.asset_key.to_user_string(): {
+            name: value.value for name, value in event.materialization.metadata.items()
+        }
+        for event in result.get_asset_materialization_events()
+    }
+
+
+def failed_checks(result: ExecuteInProcessResult) -> set[str]:
+    return {
+        f"{check.asset_key.to_user_string()}: {check.check_name}"
+        for check in result.get_asset_check_evaluations()
+        if not check.passed
+    }
+
+
+@pytest.fixture(scope="module")
+def first(house: House) -> ExecuteInProcessResult:
+    return house.run()
+
+
+@pytest.fixture(scope="module")
+def second(house: House, first: ExecuteInProcessResult) -> ExecuteInProcessResult:
+    assert first.success
+    return house.run()
+
+
+@pytest.fixture(scope="module")
+def stopped(house: House, second: ExecuteInProcessResult) -> ExecuteInProcessResult:
+    """A run after a stored chunk was moved behind everybody's back, which no publish looks at."""
+    assert second.success
+    with open_writer(home=house.settings.home) as store:
+        point = next(iter(store.scroll(Collection.INFORMATION_UNITS)))
+        forged: dict[str, Json] = {**point.payload}
+        chunk = forged["metadata"]
+        assert isinstance(chunk, dict)
+        forged["metadata"] = {**chunk, "char_end": 1}
+        store.overwrite_payloads(Collection.INFORMATION_UNITS, [(point.point_id, forged)])
+        store.publish(Collection.INFORMATION_UNITS)
+    return house.run()
+
+
+def test_the_first_night_builds_everything_and_no_check_fails(
+    first: ExecuteInProcessResult,
+) -> None:
+    assert first.success
+    assert set(metadata(first)) == BUILT
+    assert failed_checks(first) == set()
+
+
+@pytest.mark.parametrize(
+    ("asset", "names"),
+    [
+        ("unit_chunks", {"dagster/row_count", "owners", "owners_cut", "quarantined", "seconds", "sample"}),
+        ("document_chunks", {"dagster/row_count", "owners", "owners_cut", "seconds", "sample"}),
+        (
+            "information_unit_vectors",
+            {"dagster/row_count", "model", "space_id", "texts_embedded", "vector_writes", "seconds"},
+        ),
+        ("production_document_vectors", {"dagster/row_count", "model", "space_id", "points_deleted"}),
+        ("thread_centroids", {"dagster/row_count", "written", "lane_customer", "lane_ai_agent", "seconds"}),
+        ("context_packs", {"dagster/row_count", "threads", "threads_due", "lane_customer", "seconds"}),
+        ("retrieval_events", {"dagster/partition_row_count", "days_written", "quarantined"}),
+        ("retrieval_metrics_daily", {"dagster/partition_row_count", "days_counted", "rates"}),
+        ("health_report", {"dagster/partition_row_count", "report", "page"}),
+    ],
+)  # fmt: skip
+def test_every_asset_shows_the_figures_a_person_looks_for(
+    first: ExecuteInProcessResult, asset: str, names: set[str]
+) -> None:
+    assert names - set(metadata(first)[asset]) == set()
+
+
+def test_the_figures_of_the_first_night_agree_with_the_stores(
+    house: House, first: ExecuteInProcessResult
+) -> None:
+    figures = metadata(first)
+    with open_reader(home=house.settings.home) as store:
+        counts = {collection: store.count(collection) for collection in Collection}
+    assert counts == {
+        Collection.INFORMATION_UNITS: figures["unit_chunks"]["dagster/row_count"],
+        Collection.PRODUCTION_DOCUMENTS: figures["document_chunks"]["dagster/row_count"],
+        Collection.THREAD_CENTROIDS: figures["thread_centroids"]["dagster/row_count"],
+    }
+    assert Path(figures["health_report"]["page"]).is_file()
+
+
+def test_the_second_night_embeds_nothing_and_writes_nothing(
+    second: ExecuteInProcessResult,
+) -> None:
+    assert second.success
+    figures = metadata(second)
+    done = {
+        "embedded": figures["information_unit_vectors"]["texts_embedded"],
+        "vectors": figures["information_unit_vectors"]["vector_writes"],
+        "centroids": figures["thread_centroids"]["vector_writes"],
+        "owners cut": figures["unit_chunks"]["owners_cut"] + figures["document_chunks"]["owners_cut"],
+        "threads read": figures["context_packs"]["threads_due"],
+        "packs": figures["context_packs"]["written"],
+        "days written": figures["retrieval_events"]["days_written"],
+        "days counted": figures["retrieval_metrics_daily"]["days_counted"],
+    }  # fmt: skip
+    nothing = dict.fromkeys(done, 0) | {"days written": "none", "days counted": "none"}
+    assert done == nothing
+
+
+def test_a_failing_check_stops_what_would_be_built_on_it(stopped: ExecuteInProcessResult) -> None:
+    assert not stopped.success
+    assert failed_checks(stopped) == {"information_unit_vectors: chunks_are_sound_cuts_of_one_text"}
+    assert BUILT - set(metadata(stopped)) == {"thread_centroids", "context_packs"}
+
+
+def test_a_failing_check_says_which_unit_is_wrong_and_what_to_do(
+    stopped: ExecuteInProcessResult,
+) -> None:
+    (check,) = (each for each in stopped.get_asset_check_evaluations() if not each.passed)
+    assert check.description == "threadhouse audit --repair mends this."
+    assert "boundary_violation" in str(check.metadata["findings"].value)
+
+
+def test_after_a_repair_the_night_succeeds_again(
+    house: House, embedder: FastembedEmbedder, stopped: ExecuteInProcessResult
+) -> None:
+    assert not stopped.success
+    cached = CachedEmbedder(embedder, PostgresVectorCache(house.database))
+    with open_writer(home=house.settings.home) as store:
+        found = audit_projection(house.database, store, cached)
+        done = repair_projection(house.database, store, cached, house.settings.home, found)
+    assert done["texts_embedded"] == 0
+    again = house.run()
+    assert again.success
+    assert failed_checks(again) == set()
