@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from threadhouse.retrieval.audience import AudiencePolicy, Labels, lane_principal
+from threadhouse.retrieval.bm25 import TERMS_VERSION
 from threadhouse.retrieval.errors import (
     DegenerateCentroidError,
     DimensionMismatchError,
@@ -360,6 +361,7 @@ def _plan_lane(
     input_digest = digest(
         {
             "version": CENTROID_VERSION,
+            "terms": TERMS_VERSION,
             "payload_schema": PAYLOAD_SCHEMA,
             "space": space_id,
             "thread": [
