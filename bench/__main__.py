@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -103,4 +104,9 @@ def settings_of(options: argparse.Namespace) -> dict[str, Json]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Ended from outside, a benchmark still stops the server that it started and removes its home.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from collections import deque
 
-from bench.measuring import BenchFailedError, Measure, interleave, median, seconds_of
+from bench.measuring import BenchFailedError, Measure, interleave, median, say, seconds_of
 from bench.synthetic_hub import SyntheticEmbedder, fill_database
 from bench.temporary_home import TemporaryHome, temporary_home
 from threadhouse.retrieval.models import Collection
@@ -53,11 +53,13 @@ def run(options: argparse.Namespace) -> list[Measure]:
         database = open_database(home.settings)
         counter = home.open_embedder().count_tokens if options.tokenizer == "model" else None
         embedder = CachedEmbedder(SyntheticEmbedder(counter), PostgresVectorCache(database))
+        say("filling the database, cutting, publishing")
         fill_database(database, round(options.points / CHUNKS_PER_UNIT))
         cut_s = seconds_of(lambda: _cut(home, database, embedder))
         publish_s = seconds_of(lambda: _publish(home, database, embedder))
         with EdgeReader(home.path) as reader:
             points = reader.count(Collection.INFORMATION_UNITS)
+            say(f"auditing {points:,} points, in turns with the floors")
 
             def audit() -> None:
                 report = audit_projection(database, reader, embedder)

@@ -15,6 +15,7 @@ import os
 import platform
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -148,6 +149,11 @@ def format_number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
+def say(what: str) -> None:
+    """Tell whoever waits what is being done; stdout is kept for the table."""
+    print(f"  {what} ...", file=sys.stderr, flush=True)
+
+
 def median(values: Sequence[float]) -> float:
     """The middle one; the mean of the middle two.
 
@@ -215,9 +221,13 @@ def run_process(command: Sequence[str], environment: Mapping[str, str]) -> Proce
         text=True,
     ) as child:
         peak = _PeakMemory(child.pid)
-        stdout, stderr = child.communicate()
-        seconds = time.perf_counter() - started
-        peak_bytes = peak.finish()
+        try:
+            stdout, stderr = child.communicate()
+        finally:
+            if child.poll() is None:  # we were interrupted, and nobody will read what it does
+                child.terminate()
+            seconds = time.perf_counter() - started
+            peak_bytes = peak.finish()
     if child.returncode != 0:
         last = (stderr or stdout).strip().splitlines()[-5:]
         message = f"{' '.join(command[:3])} ended with {child.returncode}: " + " / ".join(last)

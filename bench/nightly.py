@@ -35,6 +35,7 @@ from bench.measuring import (
     ProcessRun,
     interleave,
     median,
+    say,
     seconds_of,
 )
 from bench.temporary_home import TemporaryHome, temporary_home
@@ -83,13 +84,16 @@ def run(options: argparse.Namespace) -> list[Measure]:
         raise BenchSkippedError(message)
     with temporary_home() as home:
         loaded = _load(home, source, options.mapping, options.share)
+        say("building")
         build = home.threadhouse("nightly", "--json")
         built = _figures(build)
+        say(f"built {built.chunks:,} chunks in {build.seconds:.0f} s; embedding a sample, in turns")
         measures = [
             Measure("load", loaded.seconds, "s"),
             *_build_measures(build, built),
             *_embedding_measures(home, built, options.rounds, options.sample),
         ]
+        say("running with nothing to do, then with changes, then auditing")
         no_ops = [home.threadhouse("nightly", "--json") for _ in range(options.rounds)]
         for no_op in no_ops:
             _require_no_op(_figures(no_op))

@@ -24,7 +24,7 @@ from typing import cast
 
 import numpy as np
 
-from bench.measuring import Measure, interleave, median, seconds_of
+from bench.measuring import Measure, interleave, median, say, seconds_of
 from bench.reference_search import PlainBm25, best
 from bench.synthetic_hub import (
     VISIBILITIES,
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> list[Measure]:
     """Measure."""
     points, texts = make_points(options.points)
+    say(f"writing {len(points):,} points, in turns with the bare engine")
     with tempfile.TemporaryDirectory(prefix="threadhouse-bench-") as folder:
         root = Path(folder)
         writing = _write_measures(points, root, options.rounds)
@@ -66,6 +67,7 @@ def run(options: argparse.Namespace) -> list[Measure]:
                 points,
             )
             writer.publish(ALIAS)
+            say("publishing, opening, searching")
             publishing = _publish_measures(writer, points, home, root, options.rounds)
         opening = _open_measure(home, options.rounds)
         searching = _search_measures(points, texts, home, options.rounds, options.queries)

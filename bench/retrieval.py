@@ -23,7 +23,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.measuring import BenchSkippedError, Measure
+from bench.measuring import BenchSkippedError, Measure, say
 from bench.reference_search import CUTOFF, PlainBm25, best, quality_of, reciprocal_rank
 from bench.synthetic_hub import synthetic_space, unit_rows
 from threadhouse.retrieval.bm25 import TermForm, document_vector, query_vector
@@ -226,6 +226,9 @@ def _embed(
             kept = _Embedded(stored["passages"], stored["queries"])
         if (len(kept.passages), len(kept.queries)) == (len(passages), len(queries)):
             return kept
+    say(
+        f"embedding {len(passages):,} paragraphs and {len(queries):,} questions, kept for the next run"
+    )
     embedded = _Embedded(
         embedder.embed_passages(passages).data,
         np.concatenate([embedder.embed_query(query).data for query in queries]),

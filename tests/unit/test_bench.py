@@ -232,6 +232,6 @@ def test_every_ratio_of_the_page_is_that_of_the_two_figures_before_it() -> None:
 
 
 def _first_number(cell: str) -> float:
-    found = re.search(r"\d[\d,]*\.?\d*", cell)
+    found = re.search(r"\d[\d,]*(?:\.\d+)?|\.\d+", cell)
     assert found, cell
     return float(found.group().replace(",", ""))
