@@ -46,11 +46,13 @@ def house(database: Database, tmp_path: Path) -> ContentHouse:
         for letter in "ab":
             add_document(connection, letter)
             for number in range(2):
-                add_unit(connection, f"{letter}{number}", letter, f"Nội dung {letter}{number}.")
-    add_thread(house, "ta", "a0", "a1")
-    add_thread(house, "tb", "b0")
+                add_unit(
+                    connection, f"unit-{letter}{number}", letter, f"Nội dung {letter}{number}."
+                )
+    add_thread(house, "ta", "unit-a0", "unit-a1")
+    add_thread(house, "tb", "unit-b0")
     house.change(
-        "insert into public.universal_edge values (%s, 'unit', 'a0', 'unit', 'b0', 'depends_on')",
+        "insert into public.universal_edge values (%s, 'unit', 'unit-a0', 'unit', 'unit-b0', 'depends_on')",
         uuid4(),
     )
     refresh(house)
@@ -106,21 +108,21 @@ def test_when_nothing_changed_no_thread_is_read(house: ContentHouse) -> None:
 
 def test_only_the_thread_that_changed_is_built_again(house: ContentHouse) -> None:
     with house.connect() as connection:
-        write_version(connection, "a1", "Văn bản mới.")
+        write_version(connection, "unit-a1", "Văn bản mới.")
     report = refresh(house)
     assert (report.threads_due, report.written) == (1, 4)
     assert "Văn bản mới." in text_of(house, "ta", Audience.CUSTOMER)
 
 
 def test_a_lane_that_loses_its_last_unit_loses_its_pack(house: ContentHouse) -> None:
-    revoke(house, "b0")
+    revoke(house, "unit-b0")
     refresh(house)
     assert lanes(house, "tb") == {"employee", "ai_agent"}
     assert leaks(house) == []
 
 
 def test_a_thread_that_no_lane_sees_is_not_due_every_night(house: ContentHouse) -> None:
-    revoke(house, "b0", "restricted")
+    revoke(house, "unit-b0", "restricted")
     refresh(house)
     assert lanes(house, "tb") == set()
     assert refresh(house).threads_due == 0
@@ -129,13 +131,13 @@ def test_a_thread_that_no_lane_sees_is_not_due_every_night(house: ContentHouse) 
 def test_a_revoke_in_another_thread_reaches_the_pack_that_shows_a_link_to_it(
     house: ContentHouse,
 ) -> None:
-    assert "b0" in text_of(house, "ta", Audience.CUSTOMER)
-    revoke(house, "b0")
+    assert "unit-b0" in text_of(house, "ta", Audience.CUSTOMER)
+    revoke(house, "unit-b0")
     assert not is_served(house, "ta", Audience.CUSTOMER), "stale from the moment of the revoke"
     refresh(house)
     assert is_served(house, "ta", Audience.CUSTOMER)
-    assert "b0" not in text_of(house, "ta", Audience.CUSTOMER)
-    assert "b0" in text_of(house, "ta", Audience.EMPLOYEE)
+    assert "unit-b0" not in text_of(house, "ta", Audience.CUSTOMER)
+    assert "unit-b0" in text_of(house, "ta", Audience.EMPLOYEE)
 
 
 def test_a_new_policy_version_builds_every_pack_again(house: ContentHouse) -> None:
@@ -159,18 +161,35 @@ def test_a_deleted_thread_loses_its_packs(house: ContentHouse) -> None:
     assert lanes(house, "tb") == set()
 
 
+def revision(house: ContentHouse, thread_id: str) -> int:
+    return house.rows(
+        "select input_revision from public.semantic_thread where thread_id = %s", thread_id
+    )[0][0]
+
+
+def come_back(house: ContentHouse, thread_id: str, unit_id: str, revision: int) -> None:
+    """A thread of the same id with as many changes behind it as its namesake had."""
+    add_thread(house, thread_id, unit_id)
+    house.change(
+        "update public.semantic_thread set input_revision = %s where thread_id = %s",
+        revision,
+        thread_id,
+    )
+
+
 def test_a_thread_that_comes_back_under_its_old_id_is_built_anew(house: ContentHouse) -> None:
-    """Its revisions count from the start again, so they may equal those of its namesake."""
+    reached = revision(house, "tb")
     house.change("delete from public.semantic_thread where thread_id = 'tb'")
     refresh(house)
-    add_thread(house, "tb", "b1")
+    come_back(house, "tb", "unit-b1", reached)
     refresh(house)
     assert lanes(house, "tb") == EVERYONE
 
 
 def test_a_pack_of_a_namesake_is_never_served(house: ContentHouse) -> None:
+    reached = revision(house, "tb")
     house.change("delete from public.semantic_thread where thread_id = 'tb'")
-    add_thread(house, "tb", "b1")
+    come_back(house, "tb", "unit-b1", reached)
     assert not is_served(house, "tb", Audience.CUSTOMER)
     refresh(house)
     assert "Nội dung b1." in text_of(house, "tb", Audience.CUSTOMER)
@@ -196,30 +215,36 @@ def forge_pack(house: ContentHouse, lane: Audience, **fields: str) -> None:
 
 
 def test_a_planted_unit_that_the_lane_may_not_see_is_a_leak(house: ContentHouse) -> None:
-    revoke(house, "a1", "employee")
+    revoke(house, "unit-a1", "employee")
     refresh(house)
     version = house.rows(
-        "select unit_version_id::text from source.information_unit where logical_unit_id = 'a1'"
+        "select unit_version_id::text from source.information_unit where logical_unit_id = 'unit-a1'"
     )[0][0]
     for lane in (Audience.CUSTOMER, Audience.EMPLOYEE):
         forge_pack(
-            house, lane, logical_unit_id="a1", canonical_address="a1", unit_version_id=version
+            house,
+            lane,
+            logical_unit_id="unit-a1",
+            canonical_address="unit-a1",
+            unit_version_id=version,
         )
-    assert leaks(house) == [PackViolation("tb", "customer", "a1", "the lane may not see it")]
+    assert leaks(house) == [PackViolation("tb", "customer", "unit-a1", "the lane may not see it")]
 
 
 def test_a_planted_old_version_is_a_leak(house: ContentHouse) -> None:
     forge_pack(house, Audience.PARTNER, unit_version_id=str(uuid4()))
-    assert leaks(house) == [PackViolation("tb", "partner", "b0", "the version is not the live one")]
+    assert leaks(house) == [
+        PackViolation("tb", "partner", "unit-b0", "the version is not the live one")
+    ]
 
 
 def test_a_planted_unit_that_is_gone_is_a_leak(house: ContentHouse) -> None:
     forge_pack(house, Audience.PARTNER, logical_unit_id="gone")
-    assert leaks(house) == [PackViolation("tb", "partner", "b0", "the unit is gone")]
+    assert leaks(house) == [PackViolation("tb", "partner", "unit-b0", "the unit is gone")]
 
 
 def test_a_stale_pack_is_no_leak_but_it_is_counted(house: ContentHouse) -> None:
-    revoke(house, "b0")
+    revoke(house, "unit-b0")
     assert leaks(house) == []
     with house.connect() as connection:
         assert count_stale(connection) == 8
