@@ -40,7 +40,7 @@ from threadhouse.stores.vectors_edge import EXACT_BELOW_KB, EdgeReader, EdgeWrit
 
 ALIAS = "benchmark"
 BARE_BATCH_POINTS = 500
-"""About 4 MB a batch, which is what our batches come to."""
+"""Ours are bounded by bytes as JSON instead, which comes to about 270 of these points."""
 WHERE = AllOf((("metadata.visibility", VISIBILITIES[:2]), ("metadata.readiness", ("published",))))
 LIMIT = 10
 
