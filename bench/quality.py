@@ -10,8 +10,7 @@ What stands beside what, in one run, on the same texts, the same vectors and the
 
 Units are cut, embedded and written by the code of the nightly job: a chunk carries its unit's title, and a unit counts at the
 place of its best chunk. Where judgements ask for that, there is a second set-up, named ``no headings``: one text an article
-without its heading, one vector cut at the model's limit. The figures of the data's own
-pages were taken in that set-up.
+without its heading, one vector cut at the model's limit. The figures of the data's own pages were taken in that set-up.
 
 A thread counts as found by search when the best hit's unit belongs to it (hit@1), or one of the first three units' threads.
 Thread resolution has a benchmark of its own.
@@ -30,6 +29,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -145,6 +145,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=["xquad"],
         help="Which data; xquad alone is quick.",
     )
+    parser.add_argument("--only", default="", help="Only tasks whose name holds this text.")
     parser.add_argument(
         "--no-boosts", action="store_true", help="Search as with SEARCH_RERANK_ENABLED=false."
     )
@@ -176,7 +177,8 @@ def run(options: argparse.Namespace) -> list[Measure]:
         embedder = BenchEmbedder(inner, kept)
         for name in options.sets:
             for task in readers[name](data / FOLDERS[name]):
-                measures += _measure(task, embedder, boosts=not options.no_boosts)
+                if options.only in task.name:
+                    measures += _measure(task, embedder, boosts=not options.no_boosts)
     return measures
 
 
@@ -643,24 +645,27 @@ def _plain_ranker(task: Task) -> Ranker:
 def _llama_ranker(pool: _Pool, prepared: Sequence[PreparedQuery]) -> Ranker | None:
     """None when LlamaIndex is not installed here; ``make bench-quality`` brings it."""
     try:
-        from llama_index.core import MockEmbedding, QueryBundle, VectorStoreIndex
-        from llama_index.core.schema import TextNode
+        # Lives in the environment of `make bench-quality` only, where nobody checks types.
+        core: Any = import_module("llama_index.core")
+        schema: Any = import_module("llama_index.core.schema")
     except ModuleNotFoundError:
         print(
             "LlamaIndex is not installed here, so it is not beside: make bench-quality installs it."
         )
         return None
     nodes: list[Any] = [
-        TextNode(id_=str(place), text=owner_id, embedding=dense.tolist())
+        schema.TextNode(id_=str(place), text=owner_id, embedding=dense.tolist())
         for place, (owner_id, dense) in enumerate(pool.vectors)
     ]
     # The embedding model is never asked: nodes and questions bring their vectors.
-    index = VectorStoreIndex(nodes, embed_model=MockEmbedding(embed_dim=len(pool.vectors[0][1])))
+    index = core.VectorStoreIndex(
+        nodes, embed_model=core.MockEmbedding(embed_dim=len(pool.vectors[0][1]))
+    )
     retriever = index.as_retriever(similarity_top_k=FETCHED)
 
     def rank(position: int) -> Ranking:
         query = prepared[position]
-        bundle = QueryBundle(query.text, embedding=query.vector.data[0].tolist())
+        bundle = core.QueryBundle(query.text, embedding=query.vector.data[0].tolist())
         owners = dict.fromkeys(found.node.get_content() for found in retriever.retrieve(bundle))
         return [pool.units[owner_id] for owner_id in owners]
 
