@@ -233,21 +233,22 @@ def _prove_borders(
     for start in range(0, len(owner_ids), TEXT_BATCH):
         batch = owner_ids[start : start + TEXT_BATCH]
         texts = source.read_texts(connection, batch)
-        for owner_id in batch:
-            body = texts[owner_id].body
-            found = complete[owner_id]
-            places = [found[index] for index in range(len(found))]
-            spans = [
-                TextSpan(body[p.char_start : p.char_end], p.char_start, p.char_end) for p in places
-            ]
-            for place, span in zip(places, spans, strict=True):
-                if digest_text(span.text) != place.content_hash:
-                    audit.note(
-                        FindingKind.BOUNDARY_VIOLATION,
-                        owner_id,
-                        f"chunk {place.chunk_index} is not the text of version {wanted[owner_id].version_key}",
-                    )
+        cuts = {owner_id: _slices(texts[owner_id].body, complete[owner_id]) for owner_id in batch}
+        # Counted together: one call for 500 owners costs a third of one call for each chunk.
+        sizes = source.sizes([span.text for cut in cuts.values() for span in cut], embedder)
+        for owner_id, spans in cuts.items():
+            for index, span in enumerate(spans):
+                if digest_text(span.text) != complete[owner_id][index].content_hash:
+                    version = wanted[owner_id].version_key
+                    detail = f"chunk {index} is not the text of version {version}"
+                    audit.note(FindingKind.BOUNDARY_VIOLATION, owner_id, detail)
             try:
-                source.verify(body, spans, embedder)
+                source.verify(texts[owner_id].body, spans, embedder, sizes)
             except ChunkBoundaryError as error:
                 audit.note(FindingKind.BOUNDARY_VIOLATION, owner_id, str(error))
+
+
+def _slices(body: str, found: Mapping[int, ReadPoint]) -> list[TextSpan]:
+    """What the stored offsets cut out of a text, in order of chunk index."""
+    places = [found[index] for index in range(len(found))]
+    return [TextSpan(body[p.char_start : p.char_end], p.char_start, p.char_end) for p in places]

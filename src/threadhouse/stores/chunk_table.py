@@ -142,7 +142,8 @@ def cut_owner(
     """
     spans = source.cut(text, embedder)
     if spans:
-        source.verify(text.body, [span for span, _ in spans], embedder)
+        counted = {span.text: count for span, count in spans}
+        source.verify(text.body, [span for span, _ in spans], embedder, counted)
     return spans
 
 

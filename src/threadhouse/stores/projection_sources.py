@@ -96,8 +96,18 @@ class ContentSource(Protocol):
         """Spans with their token counts, in order."""
         ...
 
-    def verify(self, body: str, spans: Sequence[TextSpan], embedder: CachedEmbedder) -> None:
-        """Prove that ``spans`` are a sound cut of ``body``. Raises ChunkBoundaryError."""
+    def sizes(self, texts: Sequence[str], embedder: CachedEmbedder) -> dict[str, int]:
+        """What the budget of this collection counts, of many texts at once: tokens or characters."""
+        ...
+
+    def verify(
+        self,
+        body: str,
+        spans: Sequence[TextSpan],
+        embedder: CachedEmbedder,
+        sizes: Mapping[str, int],
+    ) -> None:
+        """Prove that ``spans`` are a sound cut of ``body``; a size not in ``sizes`` is counted. Raises ChunkBoundaryError."""
         ...
 
     def embed(self, texts: Sequence[tuple[str, str]], embedder: CachedEmbedder) -> Vectors:
@@ -142,9 +152,22 @@ class UnitSource:
         )
         return [(chunk.span, chunk.token_count) for chunk in chunks]
 
-    def verify(self, body: str, spans: Sequence[TextSpan], embedder: CachedEmbedder) -> None:
+    def sizes(self, texts: Sequence[str], embedder: CachedEmbedder) -> dict[str, int]:
+        return dict(zip(texts, embedder.count_tokens(texts), strict=True))
+
+    def verify(
+        self,
+        body: str,
+        spans: Sequence[TextSpan],
+        embedder: CachedEmbedder,
+        sizes: Mapping[str, int],
+    ) -> None:
+        def measure(part: str) -> int:
+            known = sizes.get(part)
+            return embedder.count_tokens([part])[0] if known is None else known
+
         _, budget_tokens = budgets_for(embedder.space.max_tokens)
-        verify_chunks(body, spans, budget_tokens, lambda part: embedder.count_tokens([part])[0])
+        verify_chunks(body, spans, budget_tokens, measure)
 
     def embed(self, texts: Sequence[tuple[str, str]], embedder: CachedEmbedder) -> Vectors:
         return embedder.embed_passages(
@@ -191,8 +214,18 @@ class DocumentSource:
         ]
         return list(zip(spans, embedder.count_tokens([span.text for span in spans]), strict=True))
 
-    def verify(self, body: str, spans: Sequence[TextSpan], embedder: CachedEmbedder) -> None:
+    def sizes(self, texts: Sequence[str], embedder: CachedEmbedder) -> dict[str, int]:
         del embedder  # legacy chunks are measured in characters
+        return {text: len(text) for text in texts}
+
+    def verify(
+        self,
+        body: str,
+        spans: Sequence[TextSpan],
+        embedder: CachedEmbedder,
+        sizes: Mapping[str, int],
+    ) -> None:
+        del embedder, sizes
         verify_chunks(body, spans, DOCUMENT_CHUNK_CHARS, len, DOCUMENT_OVERLAP_CHARS)
 
     def embed(self, texts: Sequence[tuple[str, str]], embedder: CachedEmbedder) -> Vectors:
