@@ -12,6 +12,7 @@ beginning of that order; only a unit that would not even fit alone is passed ove
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from uuid import uuid5
 
 from threadhouse.retrieval.pack_render import LISTED_AT_MOST, render_markdown, render_unit
@@ -51,19 +52,22 @@ def fit_pack(pack: ContextPack, limit_tokens: int, found: Sequence[str] = ()) ->
     """
     units = {unit.logical_unit_id: unit for unit in _by_importance(pack, found)}
     suspects = {link.logical_unit_id: link for link in pack.suspect_links}
-    costs = {
-        unit_id: estimate_tokens(render_unit(unit, suspects.get(unit_id))) + 1
-        for unit_id, unit in units.items()
-    }
-    whole = _fixed_tokens(pack, ())
-    if whole + sum(costs.values()) <= limit_tokens:
-        used = whole + sum(costs.values())
-        budget = TokenBudget(limit_tokens=limit_tokens, used_tokens=used, left_out_count=0)
-        return pack.model_copy(update={"token_budget": budget})
+
+    @cache
+    def cost_of(unit_id: str) -> int:
+        return estimate_tokens(render_unit(units[unit_id], suspects.get(unit_id))) + 1
+
+    # A pack that is far too long is not rendered to find out: its bodies alone, a byte a character, say so.
+    if sum(len(unit.body) for unit in units.values()) <= limit_tokens * BYTES_PER_TOKEN:
+        used = _fixed_tokens(pack, ()) + sum(map(cost_of, units))
+        if used <= limit_tokens:
+            budget = TokenBudget(limit_tokens=limit_tokens, used_tokens=used, left_out_count=0)
+            return pack.model_copy(update={"token_budget": budget})
     fixed = _fixed_tokens(pack, tuple(units.values()))
     used = fixed
     kept: set[str] = set()
-    for unit_id, cost in costs.items():
+    for unit_id in units:
+        cost = cost_of(unit_id)
         if fixed + cost > limit_tokens:
             continue
         if used + cost > limit_tokens:

@@ -75,12 +75,16 @@ class LazyEmbedder:
 
 @contextmanager
 def open_retrieval_service(
-    settings: Settings, announce: Callable[[str], None] | None = None
+    settings: Settings,
+    announce: Callable[[str], None] | None = None,
+    *,
+    embedder: QueryEmbedder | None = None,
 ) -> Generator[RetrievalService, None, None]:
     """Yield the service of these settings; everything is closed when the body ends.
 
     Args:
         announce: Told when something takes a while, such as building the offline model.
+        embedder: Of the space that the hub was embedded in; by default the model of the settings, loaded by the first question.
 
     Raises:
         StoreUnreachableError: PostgreSQL does not answer.
@@ -90,7 +94,7 @@ def open_retrieval_service(
 
     database = open_database(settings)
     key = settings.qdrant_api_key
-    embedder = LazyEmbedder(settings, announce)
+    asking = embedder or LazyEmbedder(settings, announce)
     with (
         database.pool(max_size=POOL_CONNECTIONS) as pool,
         closing(
@@ -105,12 +109,12 @@ def open_retrieval_service(
 
         def retrieval_policy() -> RetrievalPolicy:
             with connections() as connection:
-                return read_retrieval_policy(connection, embedder.space.space_id)
+                return read_retrieval_policy(connection, asking.space.space_id)
 
         yield RetrievalService(
             connections=connections,
             searcher=searcher,
-            embedder=embedder,
+            embedder=asking,
             signals=PostgresThreadSignals(connections),
             retrieval_policy=retrieval_policy,
             rerank_enabled=settings.search_rerank_enabled,

@@ -20,16 +20,20 @@ from wanted w
 join source.semantic_thread t on t.thread_id = w.thread_id
 join policy p on p.audience = w.lane
 cross join lateral
+-- Member by member until one is seen: without the inner limit, the planner reads every unit of the hub for every thread.
 ( select i.*
   from source.thread_membership m
-  join source.information_unit i using (logical_unit_id)
+  cross join lateral
+  ( select * from source.information_unit i
+    where i.logical_unit_id = m.logical_unit_id
+      and i.visibility = any (p.visibility)
+      and i.readiness = any (p.readiness)
+      and i.publication_state = any (p.publication_state)
+      and i.risk_class = any (p.risk_class)
+      and i.authority = any (p.authority)
+      and i.lifecycle_stage = any (p.lifecycle_stage)
+      and i.data_classification = any (p.data_classification)
+      and i.data_classification not in ('secret', 'blocked')
+    limit 1 ) i
   where m.thread_id = w.thread_id and m.status in ('confirmed', 'proposed', 'needs_human')
-    and i.visibility = any (p.visibility)
-    and i.readiness = any (p.readiness)
-    and i.publication_state = any (p.publication_state)
-    and i.risk_class = any (p.risk_class)
-    and i.authority = any (p.authority)
-    and i.lifecycle_stage = any (p.lifecycle_stage)
-    and i.data_classification = any (p.data_classification)
-    and i.data_classification not in ('secret', 'blocked')
   limit 1 ) seen
