@@ -13,6 +13,7 @@ from threadhouse.assets.checks.pack_checks import (
 )
 from threadhouse.assets.checks.projection_checks import (
     content_vectors_are_sound,
+    every_collection_is_registered,
     thread_centroids_agree_with_source,
     thread_centroids_are_unit_length,
 )
@@ -74,6 +75,7 @@ def build_definitions(
         asset_checks=[
             nothing_is_quarantined,
             content_vectors_are_sound,
+            every_collection_is_registered,
             thread_centroids_agree_with_source,
             thread_centroids_are_unit_length,
             context_packs_leak_nothing,

@@ -90,6 +90,21 @@ def content_vectors_are_sound(
             yield _verdict(audit, key, "points_agree_with_source", _REST)
 
 
+@dg.asset_check(asset=INFORMATION_UNIT_VECTORS)
+def every_collection_is_registered(vectors: VectorStoreResource) -> dg.AssetCheckResult:
+    """A collection that nobody registered is kept in step by nobody, and no audit of a product looks at it."""
+    with retrying_transient_faults(), vectors.reader() as store:
+        strangers = [
+            info.physical for info in store.collections() if info.alias not in list(Collection)
+        ]
+    return dg.AssetCheckResult(
+        passed=not strangers,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description="Register it or drop it." if strangers else None,
+        metadata={"unregistered": ", ".join(sorted(strangers)) or "none"},
+    )
+
+
 @dg.asset_check(asset=thread_centroids, blocking=True)
 def thread_centroids_agree_with_source(
     postgres: PostgresResource, vectors: VectorStoreResource, embedder: EmbedderResource
