@@ -514,18 +514,13 @@ def _single_threshold(judged: Sequence[_Judged], wanted: float) -> float:
 
 
 def _match_threshold(judged: Sequence[_Judged]) -> float:
-    """The sum of scores, in hundredths, that parts queries with a thread from queries without one best (Youden's J)."""
-    there = [a.any_thread for a in judged if a.is_answerable]
-    missing = [a.any_thread for a in judged if not a.is_answerable]
-    if not there or not missing:
-        return 0.5
+    """The sum of scores, in hundredths, that tells most queries rightly whether a thread is there, by weight."""
 
-    def gain(threshold: float) -> float:
-        kept = sum(value >= threshold for value in there) / len(there)
-        return kept + sum(value < threshold for value in missing) / len(missing)
+    def right(threshold: float) -> float:
+        return math.fsum(a.weight for a in judged if (a.any_thread >= threshold) == a.is_answerable)
 
     # Of equal ones the lowest: calling a thread missing that is there costs a wrong signal and a worse answer.
-    return max((hundredths / 100 for hundredths in range(1, 100)), key=lambda t: (gain(t), -t))
+    return max((hundredths / 100 for hundredths in range(1, 100)), key=lambda t: (right(t), -t))
 
 
 def _report(judged: Sequence[_Judged], policy: RetrievalPolicy) -> CalibrationReport:

@@ -33,7 +33,7 @@ Memberships: TypeAlias = Mapping[UnitId, Mapping[ThreadId, float]]
 RELATIONS: tuple[str, ...] = ("same", "cross", "unmarked")
 
 _BM25_INPUTS: tuple[str, ...] = ("bm25_accented", "bm25_folded", "bm25_names")
-EVIDENCE_INPUTS: tuple[str, ...] = ("dense", "dense_mass", *_BM25_INPUTS, "score")
+EVIDENCE_INPUTS: tuple[str, ...] = ("dense", "dense_mass", *_BM25_INPUTS, "score", "lead")
 CENTROID_INPUT = "centroid"
 LEXICAL_INPUTS: tuple[str, ...] = ("explicit", "label", "keyword", "authority")
 
@@ -90,12 +90,15 @@ def candidate_features(
     # A long question collects more BM25 than a short one: per unit of what it asks for, they compare.
     asked = {name: math.fsum(getattr(query, name).values) for name in _BM25_INPUTS}
     language = str(query.language)
+    leads = _leads(units)
     found: dict[ThreadId, dict[str, float]] = {}
     for thread_id in sorted((lexical.thread_ids() | centroids.keys() | units.keys()) & set(seen)):
         relation = _relation(language, units.get(thread_id, ()), cosines)
         row = {f"{relation}:intercept": 1.0}
         evidence = _evidence(units.get(thread_id, ()), cosines, dense_scale, asked)
         row |= {f"{relation}:{name}": value for name, value in evidence.items()}
+        if lead := leads.get(thread_id):
+            row[f"{relation}:lead"] = lead
         # A thread without a hit among the centroids is taken to lie just beyond the farthest of them.
         cosine = centroids.get(thread_id, min(centroids.values(), default=None))
         if cosine is not None:
@@ -152,6 +155,23 @@ def _unit_evidence(unit_id: UnitId, hits: Sequence[SearchHit], weight: float) ->
         score=max(hit.score for hit in hits),
         weight=weight,
     )
+
+
+def _leads(units: Mapping[ThreadId, Sequence[_UnitEvidence]]) -> dict[ThreadId, float]:
+    """By how much the thread of the best unit is ahead of the next thread, as a share of its score; nobody else has a lead."""
+    best = {
+        thread_id: max(unit.weight * unit.score for unit in members)
+        for thread_id, members in units.items()
+    }
+    ranked = sorted(best.values(), reverse=True)
+    if not ranked or ranked[0] <= 0:
+        return {}
+    second = ranked[1] if len(ranked) > 1 else 0.0
+    return {
+        thread_id: 1 - max(second, 0.0) / value
+        for thread_id, value in best.items()
+        if value == ranked[0]
+    }
 
 
 def _relation(language: str, units: Sequence[_UnitEvidence], cosines: Sequence[float]) -> str:

@@ -10,7 +10,11 @@ cross join lateral
 ( select max(u.created_at) as last_activity_at, array_agg(distinct u.authority) as authorities
        , array_agg(distinct u.lifecycle_stage) as covered_stages
   from source.thread_membership m
-  join source.information_unit u using (logical_unit_id)
+  cross join lateral
+  ( select u.created_at, u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification
+    from source.information_unit u
+    where u.logical_unit_id = m.logical_unit_id
+    offset 0 ) as u
   where m.thread_id = t.thread_id and m.status <> 'rejected'
     and u.visibility = any (%(visibility)s::text[])
     and u.readiness = any (%(readiness)s::text[])

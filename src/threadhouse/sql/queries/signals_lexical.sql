@@ -1,24 +1,33 @@
 -- Everything that the words of a question say about threads, for one reader: only threads, and only through units, that it may see.
 -- A reader without permissions of its own is its lane. Rights are those of this moment; nothing stored decides them.
-with seen_unit_of_name as
-( select u.logical_unit_id, u.document_id, u.canonical_address, named.how
+-- `offset 0` keeps the planner from turning a look at one thread's units into a scan of all units: seven allow-lists look selective to it
+-- and are not.
+with named_unit as materialized
+( select logical_unit_id, 'unit' as how from source.information_unit
+  where nao.reference_key(canonical_address) = any (%(references)s::text[])
+  union
+  select logical_unit_id, 'unit' from source.information_unit where nao.reference_key(logical_unit_id) = any (%(references)s)
+  union
+  select logical_unit_id, 'document' from source.information_unit
+  where nao.reference_key(nao.address_base(canonical_address)) = any (%(references)s)
+  union
+  select u.logical_unit_id, 'document'
   from
-  ( select logical_unit_id, 'unit' as how from source.information_unit
-    where nao.reference_key(canonical_address) = any (%(references)s::text[])
+  ( select document_id from source.production_document where nao.reference_key(document_id) = any (%(references)s)
     union
-    select logical_unit_id, 'unit' from source.information_unit where nao.reference_key(logical_unit_id) = any (%(references)s)
-    union
-    select logical_unit_id, 'document' from source.information_unit
-    where nao.reference_key(nao.address_base(canonical_address)) = any (%(references)s)
-    union
-    select u.logical_unit_id, 'document'
-    from source.information_unit u
-    join
-    ( select document_id from source.production_document where nao.reference_key(document_id) = any (%(references)s)
-      union
-      select document_id from source.production_document
-      where nao.phrase_key(title) = any (%(phrases)s::text[]) and nao.phrase_key(title) like '%% %%' ) d using (document_id) ) named
-  join source.information_unit u using (logical_unit_id)
+    select document_id from source.production_document
+    where nao.phrase_key(title) = any (%(phrases)s::text[]) and nao.phrase_key(title) like '%% %%' ) d
+  cross join lateral
+  ( select i.logical_unit_id from source.information_unit i where i.document_id = d.document_id offset 0 ) as u )
+, seen_unit_of_name as materialized
+( select n.logical_unit_id, n.how, u.canonical_address
+  from named_unit n
+  cross join lateral
+  ( select i.canonical_address, i.visibility, i.readiness, i.publication_state, i.risk_class, i.authority
+         , i.lifecycle_stage, i.data_classification
+    from source.information_unit i
+    where i.logical_unit_id = n.logical_unit_id
+    offset 0 ) as u
   where u.visibility = any (%(visibility)s::text[])
     and u.readiness = any (%(readiness)s::text[])
     and u.publication_state = any (%(publication_state)s::text[])
@@ -26,7 +35,7 @@ with seen_unit_of_name as
     and u.authority = any (%(authority)s::text[])
     and u.lifecycle_stage = any (%(lifecycle_stage)s::text[])
     and u.data_classification = any (%(data_classification)s::text[]) )
-, named as
+, named (thread_id, signal, value, wording, label) as materialized
 ( select t.thread_id, 'thread' as signal, 1::double precision as value, t.canonical_address as wording, '' as label
   from source.semantic_thread t
   where nao.reference_key(t.canonical_address) = any (%(references)s)
@@ -35,7 +44,7 @@ with seen_unit_of_name as
   where nao.reference_key(t.thread_id) = any (%(references)s)
   union all
   select m.thread_id, n.how
-       , case n.how when 'unit' then max(m.confidence * case m.role when 'canonical' then 1 else 0.5 end) else count(*) end
+       , case n.how when 'unit' then max(m.confidence * case m.role when 'canonical' then 1 else 0.95 end) else count(*) end
        , min(n.canonical_address), ''
   from seen_unit_of_name n
   join source.thread_membership m using (logical_unit_id)
@@ -68,44 +77,15 @@ with seen_unit_of_name as
   select w.thread_id, 'words' as signal, w.rank::double precision as value, '' as wording, '' as label
   from worded w
   cross join lateral
-  ( select from source.semantic_thread t
-    where t.thread_id = w.thread_id
-      and (t.visibility is null or t.visibility = any (%(visibility)s))
-      and (t.readiness is null or t.readiness = any (%(readiness)s))
-      and (t.publication_state is null or t.publication_state = any (%(publication_state)s))
-      and (t.risk_class is null or t.risk_class = any (%(risk_class)s))
-      and (t.authority is null or t.authority = any (%(authority)s))
-      and exists
-      ( select from source.thread_membership m
-        join source.information_unit u using (logical_unit_id)
-        where m.thread_id = t.thread_id and m.status <> 'rejected'
-          and u.visibility = any (%(visibility)s)
-          and u.readiness = any (%(readiness)s)
-          and u.publication_state = any (%(publication_state)s)
-          and u.risk_class = any (%(risk_class)s)
-          and u.authority = any (%(authority)s)
-          and u.lifecycle_stage = any (%(lifecycle_stage)s)
-          and u.data_classification = any (%(data_classification)s) )
-    limit 1 ) as seen
-  limit %(word_limit)s )
-select found.signal, found.thread_id, found.value, found.wording, found.label
-     , case found.signal when 'words' then t.title end as title
-     , case found.signal when 'words' then coalesce(t.aliases, '{}') end as aliases
-     , case found.signal when 'words' then left(coalesce(t.purpose, '') || ' ' || coalesce(t.description, ''), 4000) end as description
-from
-( select thread_id, signal, value, wording, label from named
-  union all
-  select thread_id, signal, value, wording, label from seen_worded ) found
-join source.semantic_thread t using (thread_id)
-where found.signal = 'words' or
-    ( (t.visibility is null or t.visibility = any (%(visibility)s))
-  and (t.readiness is null or t.readiness = any (%(readiness)s))
-  and (t.publication_state is null or t.publication_state = any (%(publication_state)s))
-  and (t.risk_class is null or t.risk_class = any (%(risk_class)s))
-  and (t.authority is null or t.authority = any (%(authority)s))
-  and exists
+  ( select t.thread_id, t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority
+    from source.semantic_thread t where t.thread_id = w.thread_id offset 0 ) as t
+  cross join lateral
   ( select from source.thread_membership m
-    join source.information_unit u using (logical_unit_id)
+    cross join lateral
+    ( select u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification
+      from source.information_unit u
+      where u.logical_unit_id = m.logical_unit_id
+      offset 0 ) as u
     where m.thread_id = t.thread_id and m.status <> 'rejected'
       and u.visibility = any (%(visibility)s)
       and u.readiness = any (%(readiness)s)
@@ -113,5 +93,50 @@ where found.signal = 'words' or
       and u.risk_class = any (%(risk_class)s)
       and u.authority = any (%(authority)s)
       and u.lifecycle_stage = any (%(lifecycle_stage)s)
-      and u.data_classification = any (%(data_classification)s) ) )
+      and u.data_classification = any (%(data_classification)s)
+    limit 1 ) as seen_unit
+  where (t.visibility is null or t.visibility = any (%(visibility)s))
+  and (t.readiness is null or t.readiness = any (%(readiness)s))
+  and (t.publication_state is null or t.publication_state = any (%(publication_state)s))
+  and (t.risk_class is null or t.risk_class = any (%(risk_class)s))
+  and (t.authority is null or t.authority = any (%(authority)s))
+  limit %(word_limit)s )
+, seen_named as
+( select n.thread_id, n.signal, n.value, n.wording, n.label
+  from named n
+  where n.thread_id in
+  ( select t.thread_id
+    from (select distinct thread_id from named) d
+    cross join lateral
+    ( select t.thread_id, t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority
+    from source.semantic_thread t where t.thread_id = d.thread_id offset 0 ) as t
+    cross join lateral
+  ( select from source.thread_membership m
+    cross join lateral
+    ( select u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification
+      from source.information_unit u
+      where u.logical_unit_id = m.logical_unit_id
+      offset 0 ) as u
+    where m.thread_id = t.thread_id and m.status <> 'rejected'
+      and u.visibility = any (%(visibility)s)
+      and u.readiness = any (%(readiness)s)
+      and u.publication_state = any (%(publication_state)s)
+      and u.risk_class = any (%(risk_class)s)
+      and u.authority = any (%(authority)s)
+      and u.lifecycle_stage = any (%(lifecycle_stage)s)
+      and u.data_classification = any (%(data_classification)s)
+    limit 1 ) as seen_unit
+    where (t.visibility is null or t.visibility = any (%(visibility)s))
+  and (t.readiness is null or t.readiness = any (%(readiness)s))
+  and (t.publication_state is null or t.publication_state = any (%(publication_state)s))
+  and (t.risk_class is null or t.risk_class = any (%(risk_class)s))
+  and (t.authority is null or t.authority = any (%(authority)s)) ) )
+select found.signal, found.thread_id, found.value, found.wording, found.label
+     , case found.signal when 'words' then t.title end as title
+     , case found.signal when 'words' then coalesce(t.aliases, '{}') end as aliases
+     , case found.signal when 'words' then left(coalesce(t.purpose, '') || ' ' || coalesce(t.description, ''), 4000) end as description
+from ( select thread_id, signal, value, wording, label from seen_named
+  union all
+  select thread_id, signal, value, wording, label from seen_worded ) found
+join source.semantic_thread t using (thread_id)
 order by found.signal, found.thread_id, found.wording, found.label
