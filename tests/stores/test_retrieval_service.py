@@ -43,6 +43,7 @@ from threadhouse.serving.retrieval_service import (
     RetrievalService,
     Verdict,
 )
+from threadhouse.stores.leased_connections import LeasedConnections
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 
@@ -114,11 +115,13 @@ def serving(
     house: ContentHouse, numbers: RetrievalPolicy
 ) -> Generator[RetrievalService, None, None]:
     with house.database.pool(max_size=2) as pool, house.reader() as searcher:
+        connections = LeasedConnections(pool)
         yield RetrievalService(
-            connections=pool.connection,
+            connections=connections,
+            lease=connections.lease,
             searcher=searcher,
             embedder=house.inner,
-            signals=PostgresThreadSignals(pool.connection),
+            signals=PostgresThreadSignals(connections),
             retrieval_policy=lambda: numbers,
         )
 

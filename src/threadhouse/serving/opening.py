@@ -15,7 +15,7 @@ from threadhouse.retrieval.errors import ModelUnavailableError
 from threadhouse.retrieval.models import Vectors, VectorSpace
 from threadhouse.retrieval.resolution import RetrievalPolicy
 from threadhouse.serving.retrieval_service import QueryEmbedder, RetrievalService
-from threadhouse.stores.live_owners import Connections
+from threadhouse.stores.leased_connections import LeasedConnections
 from threadhouse.stores.migrations import open_database
 from threadhouse.stores.retrieval_policy import read_retrieval_policy
 from threadhouse.stores.settings import Settings
@@ -105,7 +105,7 @@ def open_retrieval_service(
             )
         ) as searcher,
     ):
-        connections: Connections = pool.connection
+        connections = LeasedConnections(pool)
 
         def retrieval_policy() -> RetrievalPolicy:
             with connections() as connection:
@@ -113,6 +113,7 @@ def open_retrieval_service(
 
         yield RetrievalService(
             connections=connections,
+            lease=connections.lease,
             searcher=searcher,
             embedder=asking,
             signals=PostgresThreadSignals(connections),

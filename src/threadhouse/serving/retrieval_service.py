@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -260,7 +260,9 @@ class RetrievalService:
         signals: ThreadSignalReader,
         retrieval_policy: Callable[[], RetrievalPolicy],
         rerank_enabled: bool = True,
+        lease: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
+        self._lease = lease
         self._searcher = searcher
         self._embedder = embedder
         self._signals = signals
@@ -325,16 +327,28 @@ class RetrievalService:
         started_at(query_id)
         with timings.of("embed"):
             prepared = prepare_query(query, self._embedder.embed_query)
-        with timings.of("policy"), self._delivery.one_moment() as knowledge:
-            policy = knowledge.policy()
-        question = _Question(
-            AskedQuery(query_id, prepared.text, principal.audience, session_id),
-            prepared,
-            principal,
-            policy,
-            token_budget,
-            timings,
-        )
+        with self._lease():
+            return self._answer(
+                AskedQuery(query_id, prepared.text, principal.audience, session_id),
+                prepared,
+                principal,
+                mode,
+                token_budget,
+                timings,
+            )
+
+    def _answer(
+        self,
+        asked: AskedQuery,
+        prepared: PreparedQuery,
+        principal: Principal,
+        mode: Mode,
+        token_budget: int | None,
+        timings: Timings,
+    ) -> Answer:
+        with timings.of("policy"):
+            policy = self._delivery.policy()
+        question = _Question(asked, prepared, principal, policy, token_budget, timings)
         try:
             if mode is Mode.RAW:
                 with timings.of("search"):
@@ -344,9 +358,9 @@ class RetrievalService:
                 )
             return self._answer_thread(question)
         except Leak as leak:
-            self._delivery.refuse(leak, principal, query_id)
+            self._delivery.refuse(leak, principal, asked.query_id)
             message = (
-                f"The answer to query {query_id} held something that {principal.audience} may not see; it was stopped and "
+                f"The answer to query {asked.query_id} held something that {principal.audience} may not see; it was stopped and "
                 "reported to governance. Ask again; if it is stopped again, tell whoever runs this hub."
             )
             raise WrongAudienceError(message) from None
@@ -362,10 +376,10 @@ class RetrievalService:
         """
         _require_unexpired(principal)
         prepared = prepare_query(text, self._embedder.embed_query)
-        with self._delivery.one_moment() as knowledge:
-            policy = knowledge.policy()
         asked = AskedQuery(new_query_id(), prepared.text, principal.audience, None)
-        seen = self._look(_Question(asked, prepared, principal, policy, None, Timings()))
+        with self._lease():
+            policy = self._delivery.policy()
+            seen = self._look(_Question(asked, prepared, principal, policy, None, Timings()))
         return Observation(
             query_id=query_id,
             query=prepared,

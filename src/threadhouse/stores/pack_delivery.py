@@ -204,7 +204,7 @@ class PackDelivery:
     @contextmanager
     def begin(self) -> Generator[Delivery, None, None]:
         """Yield a transaction; committed when the body ends, rolled back when it raises."""
-        with self._connections() as connection:
+        with self._connections() as connection, connection.transaction():
             yield Delivery(connection, self._memory)
 
     @contextmanager
@@ -221,6 +221,11 @@ class PackDelivery:
                     connection.isolation_level = None
                     connection.read_only = None
 
+    def policy(self) -> AudiencePolicy:
+        """The audience policy in force now."""
+        with self._connections() as connection:
+            return KnowledgeReader(connection).policy()
+
     def build(self, thread_id: ThreadId, principal: Principal, space_id: str) -> LiveBuild:
         """Build the pack of one thread for one reader from what is there now."""
         started = time.perf_counter()
@@ -233,7 +238,7 @@ class PackDelivery:
     def keep(self, built: BuiltPack) -> bool:
         """Store a pack that was built for a reader, for those who come after; False when its thread has moved on already."""
         self._memory.put(KnownPack.of(built.pack))
-        with self._connections() as connection:
+        with self._connections() as connection, connection.transaction():
             return keep_pack(connection, built)
 
     def refuse(self, leak: Leak, principal: Principal, query_id: UUID) -> None:

@@ -79,7 +79,7 @@ class QueryRecords:
         pack_id: UUID | None = None,
     ) -> None:
         """Write what was said, all or none."""
-        with self._connections() as connection:
+        with self._connections() as connection, connection.transaction():
             connection.execute(
                 queries.load("delivery_write"),
                 {

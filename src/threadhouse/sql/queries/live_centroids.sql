@@ -1,6 +1,6 @@
 -- For found centroids: whether the lane sees the thread now, as the labels of one unit that it sees, closed by the thread's own flags.
 -- The lane's row of the policy in force is compared as it is; allow-lists only, missing hides.
-with wanted as
+with wanted as materialized
 ( select p.owner_id, p.version_key
        , left(p.owner_id, length(p.owner_id) - length(split_part(p.owner_id, '/', -1)) - 1) as thread_id
        , split_part(p.owner_id, '/', -1) as lane
@@ -20,7 +20,8 @@ from wanted w
 join source.semantic_thread t on t.thread_id = w.thread_id
 join policy p on p.audience = w.lane
 cross join lateral
--- Member by member until one is seen: without the inner limit, the planner reads every unit of the hub for every thread.
+-- Member by member until one is seen: without the inner limit the planner reads every unit of the hub for every
+-- thread, without the order every membership.
 ( select i.*
   from source.thread_membership m
   cross join lateral
@@ -36,4 +37,5 @@ cross join lateral
       and i.data_classification not in ('secret', 'blocked')
     limit 1 ) i
   where m.thread_id = w.thread_id and m.status in ('confirmed', 'proposed', 'needs_human')
+  order by m.logical_unit_id
   limit 1 ) seen
