@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import click
 
 if TYPE_CHECKING:
+    from threadhouse.retrieval.calibration import Observation
     from threadhouse.retrieval.models import Json, Principal
     from threadhouse.retrieval.search import SearchHit
     from threadhouse.serving.retrieval_service import Answer
@@ -40,7 +42,7 @@ _as_json = click.option(
 
 def add_commands(group: click.Group) -> None:
     """Add the commands of the query path to the console script."""
-    for command in (query, feedback):
+    for command in (query, feedback, calibrate):
         group.add_command(command)
 
 
@@ -140,6 +142,70 @@ def feedback(
         click.echo(json.dumps({"event_id": str(event_id)}))
     else:
         click.echo(f"Noted: {verdict.replace('_', ' ')} (event {event_id}).")
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@_audience
+@click.option("--write", is_flag=True, help="Put what was fitted in force, as a new version.")
+@_as_json
+def calibrate(path: Path, *, audience: str, write: bool, as_json: bool) -> None:
+    """Fit the numbers of thread resolution on judged queries, and say how good they are.
+
+    PATH is a JSONL file of questions with their thread_ids, or a folder with queries.jsonl and qrels.jsonl. Precision, recall and
+    the reliability of the score are measured on threads that were not fitted on, for the numbers in force and for the new ones.
+    Nothing changes without --write.
+    """
+    from datetime import UTC, datetime
+
+    from threadhouse.pipelines.progress_display import open_display
+    from threadhouse.retrieval.calibration import calibrate as fit
+    from threadhouse.serving.opening import open_retrieval_service
+    from threadhouse.stores.judged_queries import read_judged_queries
+    from threadhouse.stores.migrations import open_database
+    from threadhouse.stores.retrieval_policy import read_retrieval_policy, write_retrieval_policy
+    from threadhouse.stores.settings import Settings
+
+    judged = read_judged_queries(path)
+    settings = Settings.from_environment()
+    principal = _local_principal(audience)
+    now = datetime.now(UTC)
+    with open_display() as display, open_retrieval_service(settings, display.announce) as service:
+        space_id = service.space_id
+        observations: list[Observation] = []
+        for number, each in enumerate(judged, start=1):
+            observations.append(service.observe(each.query_id, each.text, each.right, principal))
+            display.report("Asking", number, len(judged))
+    version: int | None = None
+    with open_database(settings).connect() as connection:
+        current = read_retrieval_policy(connection, space_id)
+        found = fit(observations, current, space_id=space_id, now=now)
+        if write:
+            version = write_retrieval_policy(connection, found.policy, found.fitted.as_json())
+    before, after = found.current.as_json(), found.fitted.as_json()
+    if as_json:
+        document = {
+            "space_id": space_id,
+            "current": before,
+            "fitted": after,
+            "is_refitted": found.is_refitted,
+            "written_version": version,
+        }
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        return
+    click.echo(f"{'':20} in force    fitted")
+    for name, value in before.items():
+        click.echo(f"{name:20} {_figure(value):>8}  {_figure(after[name]):>8}")
+    fitted = "Coefficients and thresholds" if found.is_refitted else "Thresholds alone"
+    click.echo(f"{fitted} were fitted on {len(judged):,} judged queries.")
+    if version is None:
+        click.echo("Nothing was changed; --write puts the fitted numbers in force.")
+    else:
+        click.echo(f"Version {version} is in force.")
+
+
+def _figure(value: Json) -> str:
+    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def explanation(answer: Answer) -> dict[str, Json]:

@@ -272,6 +272,11 @@ class RetrievalService:
         self._delivery = PackDelivery(connections)
         self._records = QueryRecords(connections)
 
+    @property
+    def space_id(self) -> str:
+        """The vector space that questions are embedded in."""
+        return self._embedder.space.space_id
+
     def retrieve(
         self,
         query: str,
