@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from statistics import fmean, pstdev
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,7 +174,7 @@ def calibrate(
 
     Args:
         observations: Judged queries, all asked in ``space_id``.
-        current: What is in force; weights of ranking, the floor and the limit are kept.
+        current: What is in force; weights of ranking, scales, the floor and the limit are kept.
         space_id: The space of the row.
         now: When the observations were made.
         single_precision: Share of single matches that must be right.
@@ -191,9 +190,7 @@ def calibrate(
     judged_now = _judge_all(observations, lambda _: current, now)
     policy, judged, is_refitted = current, judged_now, False
     if len(answerable) >= FEWEST_QUERIES_TO_FIT and len(threads) >= FEWEST_THREADS_TO_FIT:
-        # The row for every space takes its scale from the hits of each query: it will meet models nobody fitted.
-        scales = space_scales(observations) if space_id else {}
-        refitted, held_out = _refit(observations, replace(current, scales=scales), now)
+        refitted, held_out = _refit(observations, current, now)
         if _log_loss(held_out) < _log_loss(judged_now):
             policy, judged, is_refitted = refitted, held_out, True
     policy = _with_thresholds(replace(policy, space_id=space_id), judged, single_precision)
@@ -244,22 +241,6 @@ def withhold(observation: Observation, threads: Collection[ThreadId]) -> Observa
 def fold_of(thread_id: ThreadId) -> int:
     """The group of a thread, 0 to FOLDS - 1: the same in every run and on every machine."""
     return hashlib.sha256(thread_id.encode()).digest()[0] % FOLDS
-
-
-def space_scales(observations: Iterable[Observation]) -> dict[str, tuple[float, float]]:
-    """Centre and width of the cosines that the observations met."""
-    dense: list[float] = []
-    centroid: list[float] = []
-    for observation in observations:
-        dense += [h.breakdown.dense for h in observation.unit_hits if h.breakdown.dense is not None]
-        centroid += [
-            h.breakdown.dense for h in observation.centroid_hits if h.breakdown.dense is not None
-        ]
-    return {
-        name: (round(fmean(sorted(cosines)), 6), round(max(pstdev(sorted(cosines)), 1e-3), 6))
-        for name, cosines in (("dense", dense), ("centroid", centroid))
-        if cosines
-    }
 
 
 def expected_calibration_error(
