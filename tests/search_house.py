@@ -112,7 +112,7 @@ def open_policy(**closed: frozenset[str]) -> AudiencePolicy:
         "authority": frozenset(Authority),
         "lifecycle_stage": frozenset(LifecycleStage),
         "data_classification": frozenset(DataClassification),
-    } | closed
+    } | closed  # pyright: ignore
     return AudiencePolicy(1, dict.fromkeys(Audience, LanePolicy(**allowed)))
 
 

@@ -65,7 +65,7 @@ def test_indices_are_unique_ascending_unsigned_and_weights_positive(
 def test_document_weights_follow_the_formula(text: str, form: TermForm) -> None:
     words = split_terms(text, form)
     expected = {
-        mmh3.hash(term, signed=False): tf * 1.9 / (tf + 0.9 * (0.6 + 0.4 * len(words) / 100))
+        mmh3.hash(term, signed=False): tf * 1.9 / (tf + 0.9 * (0.4 + 0.6 * len(words) / 100))
         for term, tf in Counter(words + word_pairs(words)).items()
     }
     vector = document_vector(text, form, average_terms=100)

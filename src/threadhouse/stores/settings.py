@@ -70,7 +70,8 @@ class Settings(BaseSettings):
         description="Folder or file:// address of the event lake; unset: lake/ below the home.",
     )
     search_rerank_enabled: bool = Field(
-        default=True, description="False returns hits in the store's own order."
+        default=True,
+        description="False leaves hits in the order of their fused scores, in every collection.",
     )
     # Half a minute is longer than any publish step measured and short enough that a person still
     # waits for the message.
