@@ -250,7 +250,7 @@ def test_another_lane_is_another_cause() -> None:
     assert question_key(Audience.CUSTOMER, "q") != question_key(Audience.PARTNER, "q")
 
 
-def test_weak_threads_are_those_whose_health_counts_half_or_less() -> None:
+def test_weak_threads_are_those_whose_health_counts_too_little() -> None:
     known = {
         ThreadId("t1"): facts(HealthStatus.STALE),
         ThreadId("t2"): facts(HealthStatus.TOO_NARROW),

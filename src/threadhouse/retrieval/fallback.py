@@ -44,8 +44,8 @@ from threadhouse.retrieval.ranking import ThreadFacts
 from threadhouse.retrieval.resolution import Resolution, ResolutionKind, RetrievalPolicy
 from threadhouse.retrieval.text import fold
 
-WEAK_HEALTH_PART = 0.5
-"""A thread whose health counts for this or less in the policy is weak: it is nearer to useless than to healthy."""
+WEAK_HEALTH_PART = 0.6
+"""A thread whose health counts for this or less in the policy is weak. In the shipped policy that is every status of D11 §4.7."""
 
 LEGACY_UNIT_KIND = "legacy_document_part"
 """``unit_kind`` of a part of a document that has no units yet."""
