@@ -112,8 +112,9 @@ def open_policy(**closed: frozenset[str]) -> AudiencePolicy:
         "authority": frozenset(Authority),
         "lifecycle_stage": frozenset(LifecycleStage),
         "data_classification": frozenset(DataClassification),
-    } | closed  # pyright: ignore
-    return AudiencePolicy(1, dict.fromkeys(Audience, LanePolicy(**allowed)))
+    } | closed
+    lane = LanePolicy(**allowed)  # pyright: ignore[reportArgumentType]
+    return AudiencePolicy(1, dict.fromkeys(Audience, lane))
 
 
 def publish_house(home: Path, *, points: int = 60, seed: int = 7) -> SearchHouse:
