@@ -34,6 +34,7 @@ from threadhouse.retrieval.models import (
 from threadhouse.retrieval.ranking import ThreadFacts
 from threadhouse.retrieval.references import possible_phrase_keys, possible_reference_keys
 from threadhouse.retrieval.resolution import LexicalSignals, ThreadSurroundings
+from threadhouse.retrieval.text import fold
 from threadhouse.stores import queries
 
 Connections: TypeAlias = Callable[[], AbstractContextManager[Connection[TupleRow]]]
@@ -44,6 +45,81 @@ THREADS_BY_WORDS = 50
 
 REMEMBERED_FACTS = 20_000
 """Threads times sets of rights whose facts are kept: a few kilobytes each, so at most some tens of megabytes."""
+
+FUNCTION_WORDS = frozenset(
+    (
+        *(
+            "la",
+            "cua",
+            "va",
+            "co",
+            "gi",
+            "nao",
+            "the",
+            "bao",
+            "nhieu",
+            "duoc",
+            "toi",
+            "khi",
+            "cac",
+            "nhung",
+            "mot",
+        ),
+        *(
+            "voi",
+            "theo",
+            "de",
+            "o",
+            "ve",
+            "trong",
+            "thi",
+            "nhu",
+            "neu",
+            "hay",
+            "hoac",
+            "tai",
+            "sao",
+        ),
+        *(
+            "a",
+            "an",
+            "of",
+            "to",
+            "in",
+            "is",
+            "are",
+            "was",
+            "be",
+            "what",
+            "how",
+            "who",
+            "when",
+            "where",
+            "which",
+        ),
+        *(
+            "do",
+            "does",
+            "did",
+            "for",
+            "and",
+            "or",
+            "on",
+            "by",
+            "with",
+            "from",
+            "at",
+            "as",
+            "it",
+            "that",
+            "this",
+        ),
+        *("i", "my", "me", "we", "our", "you", "your", "can", "must"),
+    )
+)
+"""Folded words that say nothing about a thread: each would make full text rank every thread there is.
+
+They are only left out of the lookup, and not when a question has no other words; what a match is worth is counted elsewhere."""
 
 _AUTHORITY_RANK = {authority: rank for rank, authority in enumerate(Authority)}
 
@@ -150,8 +226,10 @@ def _rights_params(principal: Principal, policy: AudiencePolicy) -> dict[str, An
 
 
 def _any_of(text: str, form: TermForm) -> str:
-    """A tsquery that any of the words fulfils. Words are letters, digits and underscores, so none of them can be an operator."""
-    return " | ".join(dict.fromkeys(split_terms(text, form)))
+    """A tsquery that any telling word fulfils. Words are letters, digits and underscores, so none of them can be an operator."""
+    terms = dict.fromkeys(split_terms(text, form))
+    telling = [term for term in terms if fold(term) not in FUNCTION_WORDS]
+    return " | ".join(telling or terms)
 
 
 def _found_thread(row: DictRow) -> FoundThread:
