@@ -4,9 +4,9 @@ What stands beside what: the pack read of the service (freshness, last check of 
 the same row by its primary key on a connection of the same pool, taking turns; whole thread-first questions in one warm process,
 the embedding of the question apart from everything else; and questions per second from several client processes beside one.
 
-The home must hold a published hub: ``--home`` names one (by default the home of the environment), ``--synthetic`` makes one with
-made-up vectors. Questions are titles of the hub's own units, so every question is about something that is there. Measuring leaves
-events behind, as every question does.
+Without ``--home`` the hub is made up, its vectors too; ``--units 100000 --threads 2000`` is a big one. With it, questions are
+asked of a published hub and, like all questions, leave events behind. Every other question is the title of a thread, the rest are
+titles of units: questions about something that is there. Load is on every millisecond alike; trust the ratio.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ CLIENTS = 4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options; the defaults are quick."""
-    parser.add_argument("--home", type=Path, help="A home with a published hub.")
-    parser.add_argument("--synthetic", type=int, default=0, help="Units of a made-up hub instead.")
-    parser.add_argument("--threads", type=int, default=2_000, help="Threads of the made-up hub.")
-    parser.add_argument("--questions", type=int, default=200, help="Questions in one process.")
-    parser.add_argument("--reads", type=int, default=300, help="Pack reads, and SELECTs beside.")
+    parser.add_argument("--home", type=Path, help="A home with a published hub; events are added.")
+    parser.add_argument("--units", type=int, default=2_000, help="Units of the made-up hub.")
+    parser.add_argument("--threads", type=int, default=100, help="Threads of the made-up hub.")
+    parser.add_argument("--questions", type=int, default=100, help="Questions in one process.")
+    parser.add_argument("--reads", type=int, default=200, help="Pack reads, and SELECTs beside.")
     parser.add_argument("--clients", type=int, default=CLIENTS, help="Client processes.")
 
 
@@ -83,17 +83,17 @@ class _Hub:
 
 @contextmanager
 def _hub(options: argparse.Namespace) -> Generator[_Hub, None, None]:
-    if options.synthetic:
+    if options.home is None:
         with temporary_home() as home:
             database = open_database(home.settings)
             embedder = SyntheticEmbedder()
-            say(f"making {options.synthetic:,} units and {options.threads:,} threads")
-            _make_hub(home.settings, database, embedder, options.synthetic, options.threads)
+            say(f"making {options.units:,} units and {options.threads:,} threads")
+            _make_hub(home.settings, database, embedder, options.units, options.threads)
             yield _Hub(home.settings, database, embedder)
         return
-    settings = Settings.from_environment()
-    if options.home is not None:
-        settings = settings.model_copy(update={"threadhouse_home": options.home.absolute()})
+    settings = Settings.from_environment().model_copy(
+        update={"threadhouse_home": options.home.absolute()}
+    )
     yield _Hub(settings, open_database(settings), None)
 
 
@@ -338,11 +338,15 @@ def _ask(service: RetrievalService, question: str) -> None:
 
 
 def _texts(database: Database, count: int) -> list[str]:
-    """Titles of units spread over the hub, and the beginning of the text where a title says too little."""
+    """Titles of threads and of units in turns, spread over the hub; the beginning of a text where its title says too little."""
     rows = _rows(
         database,
-        "select case when length(title) >= 15 then title else left(body, 80) end"
-        " from source.information_unit order by md5(logical_unit_id) limit %s",
+        "select text from ("
+        " select title as text, row_number() over (order by md5(thread_id)) as place from source.semantic_thread"
+        " union all"
+        " select case when length(title) >= 15 then title else left(body, 80) end"
+        ", row_number() over (order by md5(logical_unit_id)) from source.information_unit ) q"
+        " order by place, text limit %s",
         count,
     )
     if not rows:
