@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -12,6 +14,7 @@ from threadhouse.retrieval.audience import AudiencePolicy, LanePolicy, lane_prin
 from threadhouse.retrieval.fallback import (
     EXPLICIT_RAW,
     LEGACY_UNIT_KIND,
+    WEAK_HEALTH_PART,
     FoundDocumentPart,
     FoundUnit,
     GapKind,
@@ -48,6 +51,7 @@ from threadhouse.retrieval.resolution import (
     RetrievalPolicy,
     ThreadCandidate,
 )
+from threadhouse.serving.retrieval_service import DEFAULT_TOKEN_BUDGET
 
 NOW = datetime(2026, 5, 15, tzinfo=UTC)
 OPEN = Flags(
@@ -257,3 +261,10 @@ def test_weak_threads_are_those_whose_health_counts_too_little() -> None:
     }
     found = weak_threads(resolution(ResolutionKind.CANDIDATES, "t1", "t2"), known, NUMBERS)
     assert found == {"t1": HealthStatus.STALE}
+
+
+def test_the_page_lists_every_fallback_and_the_numbers_of_the_code() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "query-path.md").read_text(encoding="utf-8")
+    assert re.findall(r"(?m)^\| `([a-z_]+)` \|", page) == [str(kind) for kind in FallbackKind]
+    assert f"counts for {WEAK_HEALTH_PART} or less" in page
+    assert f"shortened to {DEFAULT_TOKEN_BUDGET:,} tokens" in page
