@@ -93,6 +93,15 @@ def test_the_best_text_of_another_language_is_seen_beside_many_of_the_own() -> N
     assert best > max(others)
 
 
+def test_a_language_that_lies_lower_as_a_whole_is_lifted_to_the_same_shares() -> None:
+    own = [RawScores("vi", 0.85 - place / 1_000) for place in range(BACKGROUND_RANK + 20)]
+    other = [RawScores("en", 0.77 - place / 1_000) for place in range(BACKGROUND_RANK + 20)]
+    scores = fuse_scores([*own, *other], QueryLanguage.VIETNAMESE)
+    mine, foreign = (weights_for(QueryLanguage.VIETNAMESE, name).dense for name in ("vi", "en"))
+    shares = [score / mine for score in scores[: len(own)]]
+    assert [score / foreign for score in scores[len(own) :]] == pytest.approx(shares, abs=1e-6)
+
+
 def test_a_lone_text_of_another_language_is_not_lifted_to_the_top() -> None:
     own = [RawScores("vi", 0.85 - place / 1_000) for place in range(BACKGROUND_RANK + 20)]
     lone = RawScores("en", 0.72)
