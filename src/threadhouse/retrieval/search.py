@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 CANDIDATES = 100
-"""Fetched from each list. The right text is among the first 100 of dense search or of BM25 for 99.9 % of the xquad questions."""
+"""Fetched from each list. 60 and 150 found the same within .003 of MRR@10 in every language; each costs time to carry."""
 
 FEWEST_OF_A_LANGUAGE = 50
 """When a full list of the nearest holds fewer texts of a language, that language is asked for by name.
