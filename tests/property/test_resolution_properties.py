@@ -104,8 +104,8 @@ def test_the_order_of_everything_does_not_matter(
         lexical,
         centroids[::-1],
         units[::-1],
-        dict(reversed(counted.items())),
-        dict(reversed(seen.items())),
+        dict(reversed(list(counted.items()))),
+        dict(reversed(list(seen.items()))),
         policy,
         language,
     ) == resolve(lexical, centroids, units, counted, seen, policy, language)

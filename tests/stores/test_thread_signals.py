@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import psycopg
 import pytest
@@ -166,7 +167,7 @@ def test_a_reference_names_its_thread(
     policy: AudiencePolicy,
     question: str,
     thread_id: ThreadId,
-    form: str,
+    form: Literal["NFC", "NFD"],
 ) -> None:
     found = signals.lexical(unicodedata.normalize(form, question), CUSTOMER, policy)
     assert found.explicit == {thread_id: 1.0}
@@ -186,7 +187,11 @@ def test_a_reference_names_its_thread(
     ],
 )
 def test_an_alias_or_a_label_names_its_thread(
-    signals: PostgresThreadSignals, policy: AudiencePolicy, question: str, worth: float, form: str
+    signals: PostgresThreadSignals,
+    policy: AudiencePolicy,
+    question: str,
+    worth: float,
+    form: Literal["NFC", "NFD"],
 ) -> None:
     found = signals.lexical(unicodedata.normalize(form, question), CUSTOMER, policy)
     assert found.label == {REFUNDS: worth}

@@ -119,7 +119,8 @@ def test_a_query_that_no_thread_answers_counts_as_missing() -> None:
 
 def test_nothing_judged_gives_no_rate() -> None:
     report = evaluate([], POLICY, now=NOW)
-    assert {value for name, value in report.as_json().items() if name != "queries"} == {None}
+    rates = [value for name, value in report.as_json().items() if name != "queries"]
+    assert rates == [None] * len(rates)
 
 
 @pytest.mark.parametrize(

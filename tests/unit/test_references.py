@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Literal
 
 import pytest
 
@@ -62,7 +63,9 @@ def test_a_name_is_the_same_however_it_is_written(stored: str, written: str) -> 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 @pytest.mark.parametrize("stored", [stored for stored, _ in SAME_NAMES])
-def test_a_name_is_the_same_composed_and_decomposed(stored: str, form: str) -> None:
+def test_a_name_is_the_same_composed_and_decomposed(
+    stored: str, form: Literal["NFC", "NFD"]
+) -> None:
     assert reference_key(unicodedata.normalize(form, stored)) == reference_key(stored)
 
 
@@ -101,7 +104,9 @@ def test_different_names_stay_different(one: str, other: str) -> None:
     ],
 )
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_a_name_is_found_inside_a_sentence(sentence: str, name: str, form: str) -> None:
+def test_a_name_is_found_inside_a_sentence(
+    sentence: str, name: str, form: Literal["NFC", "NFD"]
+) -> None:
     assert reference_key(name) in possible_reference_keys(unicodedata.normalize(form, sentence))
 
 
