@@ -306,6 +306,7 @@ def ui(*, port: int) -> None:
 
     The schedules run as long as it does: until Ctrl-C or `threadhouse stop`.
     """
+    from threadhouse.pipelines.dead_runs import end_dead_runs_of_home
     from threadhouse.pipelines.ui_processes import (
         require_free_port,
         serving,
@@ -316,6 +317,8 @@ def ui(*, port: int) -> None:
     settings = _settings()
     require_free_port(port)
     _open_database(settings)
+    # What an earlier UI left behind when it was killed would keep its pool from every scheduled night.
+    end_dead_runs_of_home(settings.home)
     # A closed terminal and a service manager end it the way Ctrl-C does: with its servers.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)

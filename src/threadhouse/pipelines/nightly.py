@@ -18,10 +18,11 @@ from pathlib import Path
 import dagster as dg
 from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
 
+from threadhouse.pipelines.dead_runs import end_dead_runs, process_tags
 from threadhouse.pipelines.definitions import build_definitions, build_resources
 from threadhouse.pipelines.jobs import NIGHTLY_JOB
 from threadhouse.pipelines.schedules import nightly_days, range_tags
-from threadhouse.pipelines.ui_processes import prepare_instance
+from threadhouse.pipelines.ui_processes import prepare_instance, running_ui
 from threadhouse.resources.run_listener import listening
 from threadhouse.retrieval.errors import ThreadhouseError
 from threadhouse.retrieval.models import Json
@@ -152,7 +153,7 @@ def run_nightly(
                 result = definitions.resolve_job_def(NIGHTLY_JOB).execute_in_process(
                     instance=instance,
                     run_config=config,
-                    tags=dict(range_tags(days)),
+                    tags={**range_tags(days), **process_tags()},
                     raise_on_error=False,
                     run_id=run_id,
                 )
@@ -171,6 +172,7 @@ def _instance(settings: Settings) -> Generator[dg.DagsterInstance, None, None]:
     # Dagster's own libraries look for this variable, also below the instance that is handed over.
     os.environ["DAGSTER_HOME"] = str(folder)
     with dg.DagsterInstance.from_config(str(folder)) as instance:
+        end_dead_runs(instance, a_ui_runs=running_ui(settings.home) is not None)
         yield instance
 
 

@@ -14,6 +14,7 @@ from dagster._core.storage.tags import (
 )
 
 from threadhouse.assets.partitions import FIRST_DAY
+from threadhouse.pipelines.dead_runs import end_dead_runs
 from threadhouse.pipelines.jobs import nightly_rebuild
 from threadhouse.resources.stores import EnvironmentResource, LakeResource, PostgresResource
 from threadhouse.retrieval.local_days import local_day
@@ -66,6 +67,8 @@ def build_nightly_schedule(time_zone: str) -> dg.ScheduleDefinition:
         postgres: PostgresResource,
         lake: LakeResource,
     ) -> dg.RunRequest:
+        # A night that was killed would hold its pool, and this one would wait for it for ever.
+        end_dead_runs(context.instance, a_ui_runs=True)
         days = nightly_days(
             postgres.open(),
             lake.open(),
