@@ -107,6 +107,17 @@ def test_an_unreachable_database_is_one_sentence_without_the_password(
     assert "s3cret" not in told.stderr
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["postgresql://anna@127.0.0.1:1/hub?password=", "host=127.0.0.1 port=1 password='my s3cret'"],
+)
+def test_any_form_of_a_database_address_ends_in_one_sentence(tmp_path: Path, address: str) -> None:
+    done = CommandLine(tmp_path)("migrate", DATABASE_URL=address)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "s3cret" not in done.stderr
+
+
 def test_a_home_that_is_a_file_is_one_sentence(untouched: CommandLine) -> None:
     untouched.home.write_text("a file where the home should be")
     done = untouched("migrate")

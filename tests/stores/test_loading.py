@@ -312,6 +312,30 @@ def test_csv_with_too_few_columns_or_wrong_bytes_is_refused_by_line(
     ]
 
 
+def test_a_parquet_row_with_a_time_outside_the_calendar_is_refused_alone(
+    database: Database, tmp_path: Path
+) -> None:
+    rows = pl.DataFrame(
+        {"document_id": ["d1", "d2"], "title": ["Một", "Hai"], "updated_at": [0, 2**62]}
+    )
+    rows.cast({"updated_at": pl.Datetime("us")}).write_parquet(
+        tmp_path / "production_document.parquet"
+    )
+    report = load_path(database, tmp_path)
+    (refused,) = report.quarantined
+    assert refused.origin.line == 2
+    assert "cannot be read" in refused.reason
+
+
+def test_a_path_that_is_no_file_is_refused_and_nothing_beside_it_is_read(
+    database: Database, tmp_path: Path
+) -> None:
+    write_rows(tmp_path, "production_document", DOCUMENT)
+    os.mkfifo(tmp_path / "pipe.md")
+    with pytest.raises(LoadError, match="neither a folder nor a regular file"):
+        load_path(database, tmp_path / "pipe.md")
+
+
 def test_a_broken_parquet_file_is_refused_as_a_whole(database: Database, tmp_path: Path) -> None:
     (tmp_path / "semantic_thread.parquet").write_bytes(b"PAR1 not really")
     assert "is not a readable Parquet file" in refused(load_path(database, tmp_path))[0]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -48,6 +49,8 @@ SHORTEST_SECRET_CHARS = 3
 """A shorter one protects nothing, and hiding it would turn every sentence into asterisks."""
 DEFAULT_REPORT_LANE = "overall"
 _PROGRAM = "threadhouse"
+# In key=value form, quoted when it holds spaces, or as a parameter of an address.
+_PASSWORD_OF_A_DSN = re.compile(r"password\s*=\s*(?:'((?:[^'\\]|\\.)*)'|([^\s&]*))")
 
 _as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
@@ -565,8 +568,8 @@ def _secrets() -> list[str]:
             password = urlsplit(address).password or ""
         except ValueError:
             password = ""
-        if "password=" in address:
-            password = address.partition("password=")[2].split()[0].strip("'")
+        if match := _PASSWORD_OF_A_DSN.search(address):
+            password = match[1] or match[2]
         found += [password, unquote(password), quote(password)]
     return [secret for secret in found if len(secret) >= SHORTEST_SECRET_CHARS]
 

@@ -83,7 +83,11 @@ class Settings(BaseSettings):
     @classmethod
     def _be_absolute(cls, value: Path | None) -> Path | None:
         # A later chdir (Dagster does one per code location) must not move the home.
-        return value.expanduser().absolute() if value is not None else None
+        try:
+            return value.expanduser().absolute() if value is not None else None
+        except RuntimeError as error:
+            message = "the user after ~ has no home folder"
+            raise ValueError(message) from error
 
     @field_validator("threadhouse_tz")
     @classmethod
@@ -105,9 +109,14 @@ class Settings(BaseSettings):
         message = "it is not a PostgreSQL address such as postgresql://user@host:5432/database"
         # libpq quotes the text it cannot parse, password included, so its error is not chained.
         try:
-            conninfo_to_dict(value.get_secret_value())
+            parts = conninfo_to_dict(value.get_secret_value())
         except ProgrammingError:
             raise ValueError(message) from None
+        # An @ or / in a password ends it early: its rest would pass for host or port, and be shown.
+        misplaced = any("@" in str(parts.get(name) or "") for name in ("host", "port", "dbname"))
+        if misplaced or not str(parts.get("port") or "0").replace(",", "").isdigit():
+            message = "its port is no number, or its password holds a character that must be encoded (%40 for @, %2F for /)"
+            raise ValueError(message)
         return value
 
     @field_validator("qdrant_url")
@@ -116,7 +125,11 @@ class Settings(BaseSettings):
         if value is None:
             return None
         parts = urlsplit(value)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        try:
+            has_port_of_tcp = parts.port is None or parts.port > 0
+        except ValueError:
+            has_port_of_tcp = False
+        if parts.scheme not in {"http", "https"} or not parts.hostname or not has_port_of_tcp:
             message = "it is not a web address such as http://localhost:6333"
             raise ValueError(message)
         if parts.username or parts.password:

@@ -105,9 +105,7 @@ def survey(path: Path, mapping: SourceMapping | None) -> SourceFiles:
     Raises:
         LoadError: There is no such path, the mapping names a file that is not there, or there is nothing to load.
     """
-    if not path.exists():
-        message = f"{path} does not exist; give the folder or file to load."
-        raise LoadError(message)
+    _require_readable(path)
     root = path if path.is_dir() else path.parent
     skipped: list[SkippedFile] = []
     found = [path] if path.is_file() else list(_walk(root, skipped))
@@ -155,6 +153,15 @@ def survey(path: Path, mapping: SourceMapping | None) -> SourceFiles:
     # Files of one table load in name order; a mapping's own order counts, older texts stand first there.
     tables.sort(key=lambda source: order[source.plan] if isinstance(source.plan, LoadTable) else -1)
     return SourceFiles(tuple(revisions), tuple(documents), tuple(tables), tuple(skipped))
+
+
+def _require_readable(path: Path) -> None:
+    if not path.exists():
+        message = f"{path} does not exist; give the folder or file to load."
+        raise LoadError(message)
+    if not (path.is_dir() or path.is_file()):
+        message = f"{path} is neither a folder nor a regular file; give the folder or file to load."
+        raise LoadError(message)
 
 
 def _list(skipped: list[SkippedFile]) -> str:
@@ -362,14 +369,27 @@ def _csv_rows(reader: Iterable[list[str]]) -> Iterator[tuple[int, list[str] | cs
 def _read_parquet(path: Path, name: str) -> Iterator[Record | Fault]:
     import polars as pl
 
+    # Polars panics, which is no PolarsError, at types and times that it does not know.
+    unreadable = (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        ValueError,
+        OverflowError,
+    )
     try:
         frame = pl.read_parquet(path)
-    except pl.exceptions.PolarsError as error:
+    except unreadable as error:
         yield _file_fault(name, f"is not a readable Parquet file: {_one_line(error)}")
         return
-    for number, values in enumerate(frame.iter_rows(named=True), 1):
-        yield Record(values, Origin(name, number))
+    for number in range(frame.height):
+        origin = Origin(name, number + 1)
+        try:
+            yield Record(frame.row(number, named=True), origin)
+        except unreadable as error:
+            yield _file_fault(
+                name, f"holds a value that cannot be read: {_one_line(error)}", number + 1
+            )
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200].rstrip(".")
