@@ -485,3 +485,14 @@ def test_replaced_points_do_not_make_copies_grow(home: Path) -> None:
             writer.publish(ALIAS)
             sizes.append(copied_bytes())
     assert max(sizes[3:]) < 2 * max(sizes[:2])
+
+
+@pytest.mark.parametrize("pointer", ["", "99", "x"])
+def test_a_pointer_that_names_no_copy_is_mended_by_the_next_publish(
+    home: Path, pointer: str
+) -> None:
+    (home / "qdrant" / "published" / PHYSICAL / "current").write_text(pointer)
+    with EdgeWriter(home) as writer:
+        writer.publish(ALIAS)
+    with EdgeReader(home) as reader:
+        assert reader.count(ALIAS) == POINTS

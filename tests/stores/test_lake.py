@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -312,6 +313,17 @@ def test_lake_url_of_an_unknown_kind_is_refused_in_one_sentence() -> None:
 
 
 @pytest.mark.skipif(not LATENESS.exists(), reason="needs ../shared/data/event_lateness")
+@pytest.mark.parametrize("left", [0, 100])
+def test_a_damaged_day_file_is_written_again(
+    database: Database, lake: EventLake, left: int
+) -> None:
+    append_events(database, [query(MORNING)])
+    extract_days(database, lake, SAIGON)
+    os.truncate(lake.file_of(MONDAY), left)
+    assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
+    assert len(ids_of(lake, MONDAY)) == 1
+
+
 def test_really_late_events_end_in_the_same_lake_as_punctual_ones(
     make_database: Callable[[], Database], tmp_path: Path
 ) -> None:

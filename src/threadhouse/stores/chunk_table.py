@@ -93,7 +93,11 @@ def refresh_chunk_table(
         ChunkBoundaryError: The cutter broke its promise; nothing is written.
     """
     wanted = source.read_wanted(connection, embedder.space.space_id)
-    table = read_chunk_table(path)
+    try:
+        table, is_damaged = read_chunk_table(path), False
+    except pl.exceptions.PolarsError:
+        # Nothing is lost with it: every row can be cut again from Postgres.
+        table, is_damaged = pl.DataFrame(schema=CHUNK_SCHEMA), True
     digests = {owner.content_digest for owner in wanted.owners.values()}
     kept = table.filter(pl.col("content_digest").is_in(list(digests)))
     known = set(kept["content_digest"].unique())
@@ -116,7 +120,7 @@ def refresh_chunk_table(
             if progress is not None:
                 progress(done, len(todo))
     fresh = pl.concat([kept, pl.DataFrame(rows, schema=CHUNK_SCHEMA)])
-    if rows or len(kept) != len(table):
+    if rows or is_damaged or len(kept) != len(table):
         _replace(path, fresh.sort("owner_id", "chunk_index"))
     name = f"chunks:{source.collection}"
     note_quarantined(connection, name, refused)

@@ -103,11 +103,11 @@ class EventLake:
         return found
 
     def digest_of(self, day: date) -> DayDigest | None:
-        """The state that the file of a day holds; None without a file."""
+        """The state that the file of a day holds; None without a file, and for a file that is damaged: it is due again."""
         try:
             with self.file_of(day).open("rb") as file:
                 return _digest_in(file)
-        except FileNotFoundError:
+        except (FileNotFoundError, pl.exceptions.ComputeError, KeyError):
             return None
 
     def read_day(

@@ -113,9 +113,16 @@ class _Layout:
     def current_seq(self, physical: str) -> int | None:
         """The copy that readers open; None when there is none yet."""
         try:
-            return int((self.published(physical) / _CURRENT).read_text("utf-8"))
+            pointer = (self.published(physical) / _CURRENT).read_text("utf-8")
         except FileNotFoundError:
             return None
+        # A damaged pointer counts as none, so that the next publish writes it again.
+        return int(pointer) if pointer.strip().isdecimal() else None
+
+    def has_current_copy(self, physical: str) -> bool:
+        """Whether the pointer names a copy that is there. Only the writer may ask: for a reader it may change meanwhile."""
+        seq = self.current_seq(physical)
+        return seq is not None and (self.published(physical) / str(seq) / _LEASE).is_file()
 
 
 def _fsync(path: Path) -> None:
@@ -477,7 +484,10 @@ class EdgeReader(_EdgeSearcher):
                 self._retire(physical)
                 self._copies[physical] = opened
                 return opened
-        msg = f"Collection {physical} was published anew at every attempt to open it; ask again."
+        msg = (
+            f"Collection {physical} was published anew at every attempt to open it, or its published copy is gone; "
+            "ask again, and run threadhouse nightly if that does not help."
+        )
         raise StoreUnreachableError(msg)
 
     def _open_copy(self, physical: str, seq: int) -> _Copy | None:
@@ -615,7 +625,7 @@ class EdgeWriter(_EdgeSearcher):
             if not folder.exists():
                 self._create(folder, manifest)
             require_space(self._live(physical).manifest, space.space_id)
-            if self._layout.current_seq(physical) is None:
+            if not self._layout.has_current_copy(physical):
                 # Readers of a collection that exists must find it, be it empty.
                 self._publish(physical)
         return physical
@@ -760,7 +770,7 @@ class EdgeWriter(_EdgeSearcher):
         with self._guard:
             physical = self.resolve(collection)
             is_behind = (self._layout.live(physical) / _UNPUBLISHED).exists()
-            if is_behind or self._layout.current_seq(physical) is None:
+            if is_behind or not self._layout.has_current_copy(physical):
                 self._publish(physical)
             self._remove_unread_copies(physical)
 
