@@ -235,7 +235,8 @@ def test_the_schedule_asks_for_the_days_that_are_behind(
     everything = build_resources(str(settings.home))
     resources = {name: everything[name] for name in ("environment", "postgres", "lake")}
     with (
-        dg.DagsterInstance.ephemeral() as instance,
+        # One with a reference: a tick opens its instance by that, as the daemon does.
+        dg.DagsterInstance.local_temp(str(settings.home)) as instance,
         dg.build_schedule_context(
             instance=instance, scheduled_execution_time=NOW, resources=resources
         ) as context,

@@ -6,6 +6,7 @@ Belongs here: starting it with an environment of its own, and a home that severa
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Generator
@@ -47,9 +48,10 @@ class CommandLine:
         )
 
     def start(self, *arguments: str | Path, **variables: str) -> subprocess.Popen[str]:
-        """Start and do not wait."""
+        """Start and do not wait. Ctrl-C reaches it even when this test run was started in the background of a shell."""
         return subprocess.Popen(
             [SCRIPT, *arguments],
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             env=self.environment(**variables),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -228,8 +228,11 @@ def test_ctrl_c_is_one_line_and_code_130(migrated: CommandLine, small_hub: Path)
         while connection.execute(waiting).fetchone() == (0,) and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        try:
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert lines(said) == [
         "threadhouse: interrupted; what was finished is kept, run the command again to go on."

@@ -13,7 +13,7 @@ import pytest
 from content_house import CENTROIDS, UNITS, ContentHouse
 from counting_embedder import HashEmbedder
 from hub_rows import add_document, add_unit, write_version
-from threadhouse.retrieval.errors import EmptySourceError, SpaceMismatchError
+from threadhouse.retrieval.errors import DeletionBrakeError, SpaceMismatchError
 from threadhouse.retrieval.models import Audience
 from threadhouse.stores.centroid_projection import farthest_from_unit_length
 from threadhouse.stores.postgres import Database
@@ -152,7 +152,7 @@ def test_a_hidden_thread_loses_its_centroids(house: ContentHouse) -> None:
 def test_an_empty_table_of_threads_deletes_no_centroid(house: ContentHouse) -> None:
     before = house.points(CENTROIDS)
     house.change("truncate public.semantic_thread cascade")
-    with pytest.raises(EmptySourceError):
+    with pytest.raises(DeletionBrakeError):
         house.refresh_centroids()
     assert house.points(CENTROIDS) == before
 

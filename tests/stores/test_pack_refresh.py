@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from content_house import ContentHouse
 from hub_rows import add_document, add_unit, write_version
-from threadhouse.retrieval.errors import EmptySourceError
+from threadhouse.retrieval.errors import DeletionBrakeError
 from threadhouse.retrieval.models import Audience, ThreadId
 from threadhouse.stores.pack_checks import PackViolation, count_stale, find_leaks
 from threadhouse.stores.pack_refresh import PackRefreshReport, refresh_packs
@@ -198,7 +198,7 @@ def test_a_pack_of_a_namesake_is_never_served(house: ContentHouse) -> None:
 
 def test_an_empty_table_of_threads_deletes_no_pack(house: ContentHouse) -> None:
     house.change("truncate public.semantic_thread cascade")
-    with pytest.raises(EmptySourceError):
+    with pytest.raises(DeletionBrakeError):
         refresh(house)
     assert lanes(house, "ta") == EVERYONE
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from threadhouse.retrieval.audience import lane_principal
-from threadhouse.retrieval.errors import EmptySourceError
+from threadhouse.retrieval.errors import DeletionBrakeError
 from threadhouse.retrieval.models import Audience, ThreadId
 from threadhouse.retrieval.packs import ContextPack, ThreadDossier, build_pack
 from threadhouse.stores.knowledge import open_knowledge
@@ -179,9 +179,10 @@ def test_packs_of_a_thread_that_is_gone_are_deleted(hub: Database) -> None:
 def test_an_empty_source_deletes_no_pack(hub: Database) -> None:
     rebuild(hub)
     change(hub, "delete from public.semantic_thread")
-    with pytest.raises(EmptySourceError):
+    with pytest.raises(DeletionBrakeError):
         PackStore(hub).delete_packs_without_thread()
     assert len(PackStore(hub).keys()) == 4
+    assert PackStore(hub).delete_packs_without_thread(allow_deletes=True) == 4
 
 
 def test_a_batch_is_written_whole_or_not_at_all(hub: Database) -> None:

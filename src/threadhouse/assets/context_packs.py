@@ -11,6 +11,7 @@ import dagster as dg
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
 from threadhouse.assets.source_tables import THREAD_TABLES
 from threadhouse.assets.thread_centroids import thread_centroids
+from threadhouse.assets.vectors import PublishConfig
 from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import EmbedderResource, PostgresResource
 from threadhouse.retrieval.packs import PACK_VERSION
@@ -26,7 +27,7 @@ from threadhouse.stores.pack_refresh import refresh_packs
     freshness_policy=FRESH_DAILY,
 )
 def context_packs(
-    postgres: PostgresResource, embedder: EmbedderResource
+    config: PublishConfig, postgres: PostgresResource, embedder: EmbedderResource
 ) -> dg.MaterializeResult[Any]:
     """What an AI agent reads of a thread: ordered units, gaps, suspect links, health, for each lane that sees any of it.
 
@@ -35,7 +36,10 @@ def context_packs(
     with retrying_transient_faults():
         database = postgres.open()
         report = refresh_packs(
-            database, embedder.open(database).space.space_id, reporter("Building packs")
+            database,
+            embedder.open(database).space.space_id,
+            reporter("Building packs"),
+            allow_deletes=config.allow_deletes,
         )
     return dg.MaterializeResult(
         metadata={"dagster/row_count": sum(report.by_lane.values()), **report.figures()}

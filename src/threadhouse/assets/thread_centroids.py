@@ -15,7 +15,7 @@ from threadhouse.assets.automation import (
     retrying_transient_faults,
 )
 from threadhouse.assets.source_tables import THREAD_TABLES
-from threadhouse.assets.vectors import INFORMATION_UNIT_VECTORS
+from threadhouse.assets.vectors import INFORMATION_UNIT_VECTORS, PublishConfig
 from threadhouse.resources.stores import EmbedderResource, PostgresResource, VectorStoreResource
 from threadhouse.retrieval.centroids import CENTROID_VERSION
 from threadhouse.stores.centroid_projection import refresh_centroids
@@ -31,7 +31,10 @@ from threadhouse.stores.centroid_projection import refresh_centroids
     freshness_policy=FRESH_DAILY,
 )
 def thread_centroids(
-    postgres: PostgresResource, vectors: VectorStoreResource, embedder: EmbedderResource
+    config: PublishConfig,
+    postgres: PostgresResource,
+    vectors: VectorStoreResource,
+    embedder: EmbedderResource,
 ) -> dg.MaterializeResult[Any]:
     """One unit-length vector for each thread and lane, made of what that lane may see, in collection ``thread_centroids``.
 
@@ -42,7 +45,7 @@ def thread_centroids(
         database = postgres.open()
         space = embedder.open(database).space
         with vectors.writer() as store:
-            report = refresh_centroids(database, store, space)
+            report = refresh_centroids(database, store, space, allow_deletes=config.allow_deletes)
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": sum(report.by_lane.values()),

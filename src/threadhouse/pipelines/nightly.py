@@ -17,6 +17,7 @@ from pathlib import Path
 
 import dagster as dg
 from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
+from dagster_shared.error import SerializableErrorInfo
 
 from threadhouse.pipelines.dead_runs import end_dead_runs, process_tags
 from threadhouse.pipelines.definitions import build_definitions, build_resources
@@ -145,7 +146,10 @@ def run_nightly(
                 loggers={"console": logger},
             )
             config = {
-                "ops": {"content_vectors": {"config": {"allow_deletes": allow_deletes}}},
+                "ops": {
+                    step: {"config": {"allow_deletes": allow_deletes}}
+                    for step in ("content_vectors", "thread_centroids", "context_packs")
+                },
                 # Named, because a run that names no logger gets Dagster's own, which writes to the terminal.
                 "loggers": {"console": {}},
             }
@@ -215,11 +219,18 @@ def _require_success(result: ExecuteInProcessResult, log: Path) -> None:
                 error = error.cause
             if error is not None and error.cls_name == dg.DagsterExecutionInterruptedError.__name__:
                 raise KeyboardInterrupt  # what Ctrl-C was before Dagster made a failed step of it
-            reason = "no reason given" if error is None else error.message.strip()
+            reason = "no reason given" if error is None else _plain_reason(error)
             message = f"The step {event.step_key} failed: {reason.rstrip('.')} (log: {log})."
             raise NightlyFailedError(message)
     message = f"The nightly run did not finish; its log says why: {log}."
     raise NightlyFailedError(message)
+
+
+def _plain_reason(error: SerializableErrorInfo) -> str:
+    """What an error says, without the path of its class, which says nothing to the person who reads it."""
+    said = error.message.strip()
+    origin, separator, rest = said.partition(": ")
+    return rest if separator and origin.rpartition(".")[2] == error.cls_name else said
 
 
 def _summarise(

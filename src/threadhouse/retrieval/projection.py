@@ -264,3 +264,22 @@ def check_source_is_not_empty(published: int, wanted: int) -> None:
             "Check that the database is the right one."
         )
         raise EmptySourceError(message)
+
+
+def check_threads_remain(published: int, threads: int, *, allow_deletes: bool) -> None:
+    """Stop a run that would delete what was built of every thread, unless a person says that this is right.
+
+    Args:
+        published: Centroids or packs that are stored.
+        threads: Threads that the source holds.
+        allow_deletes: What ``--allow-deletes`` said.
+
+    Raises:
+        DeletionBrakeError: No thread is left and something is stored.
+    """
+    if published and not threads and not allow_deletes:
+        message = (
+            f"The source holds no thread any more and {published} centroids or packs are stored; if that is right, run "
+            "again with --allow-deletes."
+        )
+        raise DeletionBrakeError(message)

@@ -44,7 +44,7 @@ from threadhouse.retrieval.ports import VectorSearcher, VectorStore
 from threadhouse.retrieval.projection import (
     ProjectionOwner,
     ProjectionPointer,
-    check_source_is_not_empty,
+    check_threads_remain,
 )
 from threadhouse.stores import queries
 from threadhouse.stores.knowledge import KnowledgeReader, UnreadableRow, open_knowledge
@@ -145,6 +145,7 @@ def refresh_centroids(
     space: VectorSpace,
     *,
     rebuild: frozenset[str] = frozenset(),
+    allow_deletes: bool = False,
 ) -> CentroidReport:
     """Compute the centroids whose inputs changed, delete those that nobody may have any more.
 
@@ -153,10 +154,11 @@ def refresh_centroids(
 
     Args:
         rebuild: ``thread_id/lane`` keys to compute again although their inputs did not change (audit --repair).
+        allow_deletes: Go on when no thread is left.
 
     Raises:
         StoreLockedError: Another process changes the projection.
-        EmptySourceError: There is no thread although centroids are published; nothing was deleted.
+        DeletionBrakeError: There is no thread although centroids are published; nothing was deleted.
         ProjectionError: A published unit has no vectors; run the audit.
     """
     started = time.monotonic()
@@ -169,7 +171,7 @@ def refresh_centroids(
             pointers = read_pointers(connection, physical)
         with open_knowledge(database) as knowledge:
             answers = read_centroid_plans(knowledge, unit_pointers, space.space_id)
-        check_source_is_not_empty(len(pointers), len(answers))
+        check_threads_remain(len(pointers), len(answers), allow_deletes=allow_deletes)
         plans = {a.version_key: a for a in answers if isinstance(a, CentroidPlan)}
         reasons = Counter(a.reason for a in answers if isinstance(a, NoCentroid))
         stored = {point.point_id: _labels(point.payload) for point in vectors.scroll(physical)}

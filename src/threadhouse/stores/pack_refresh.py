@@ -63,22 +63,27 @@ class PackRefreshReport:
 
 
 def refresh_packs(
-    database: Database, space_id: str, progress: Callable[[int, int], None] | None = None
+    database: Database,
+    space_id: str,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    allow_deletes: bool = False,
 ) -> PackRefreshReport:
     """Bring the stored packs of every thread up to date; a thread whose inputs did not change is not even read.
 
     Args:
         space_id: The vector space in force; packs of another one are due.
         progress: Called with (threads done, threads due).
+        allow_deletes: Go on when no thread is left.
 
     Raises:
-        EmptySourceError: There is no thread although packs are stored.
+        DeletionBrakeError: There is no thread although packs are stored.
         ConfigurationError: No policy is in force.
     """
     started = time.monotonic()
     report = PackRefreshReport()
     store = PackStore(database)
-    report.deleted += store.delete_packs_without_thread()
+    report.deleted += store.delete_packs_without_thread(allow_deletes=allow_deletes)
     with open_knowledge(database) as knowledge:
         policy = knowledge.policy()
         due = _due_threads(knowledge, database, policy, space_id, report)

@@ -13,10 +13,10 @@ from uuid import UUID
 from psycopg import Connection
 from psycopg.rows import DictRow, TupleRow, dict_row
 
-from threadhouse.retrieval.errors import EmptySourceError
 from threadhouse.retrieval.freshness import PackKey, is_fresh, stale_because
 from threadhouse.retrieval.models import Audience, ThreadId
 from threadhouse.retrieval.packs import PACK_VERSION, ContextPack, canonical_json, pack_digest
+from threadhouse.retrieval.projection import check_threads_remain
 from threadhouse.stores import queries
 from threadhouse.stores.postgres import Database
 
@@ -119,20 +119,19 @@ class PackStore:
             ).rowcount
         return PackWriteReport(written, unchanged, outrun, deleted)
 
-    def delete_packs_without_thread(self) -> int:
+    def delete_packs_without_thread(self, *, allow_deletes: bool = False) -> int:
         """Delete packs of threads that are gone; returns how many.
 
+        Args:
+            allow_deletes: Go on when no thread is left at all.
+
         Raises:
-            EmptySourceError: There is no thread at all, which is never read as an order to delete everything.
+            DeletionBrakeError: There is no thread at all and ``allow_deletes`` is not given.
         """
         with self._database.connect() as connection:
-            row = connection.execute(queries.load("packs_source_is_empty")).fetchone()
-            if row is not None and row[0]:
-                message = (
-                    "The source holds no thread although packs are stored; an empty source is never read as an order "
-                    "to delete. Check the database and the source views."
-                )
-                raise EmptySourceError(message)
+            row = connection.execute(queries.load("packs_and_threads")).fetchone()
+            packs, threads = (0, 0) if row is None else (int(row[0]), int(row[1]))
+            check_threads_remain(packs, threads, allow_deletes=allow_deletes)
             return connection.execute(queries.load("packs_delete_without_thread")).rowcount
 
     def read_pack(self, thread_id: ThreadId, lane: Audience, space_id: str) -> PackLookup:
