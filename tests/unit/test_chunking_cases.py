@@ -246,9 +246,17 @@ def test_unit_cuts_change_only_with_their_version() -> None:
         for chunk in chunk_unit(VERSION, UNIT, FROZEN_BODY, 97, len)
     ]
     digest = hashlib.sha256(repr(bounds).encode()).hexdigest()[:16]
-    assert (UNIT_CHUNKER_VERSION, digest) == ("unit-chunks-1", "2bcb970d659b5d4e")
+    assert (UNIT_CHUNKER_VERSION, digest) == ("unit-chunks-2", "2bcb970d659b5d4e")
 
 
 def test_document_cuts_change_only_with_their_version() -> None:
     digest = hashlib.sha256(repr(document_bounds(FROZEN_BODY)).encode()).hexdigest()[:16]
     assert (DOCUMENT_CHUNKER_VERSION, digest) == ("document-chunks-1", "a5611a05d78f63df")
+
+
+def test_an_endless_word_is_cut_and_joins_back() -> None:
+    """Encoded data of 300,000 characters; the splitter alone would search for minutes."""
+    body = "Khoá công khai: " + "QUJDREVGR0hJSktMTU5P" * 15_000 + " hết."
+    chunks = chunk_unit(VERSION, UNIT, body, 400, lambda text: 2 + len(text) // 3)
+    assert "".join(chunk.span.text for chunk in chunks) == body
+    verify_chunks(body, [c.span for c in chunks], 400, lambda text: 2 + len(text) // 3)
