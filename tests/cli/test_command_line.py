@@ -16,6 +16,7 @@ import pytest
 
 from cli.conftest import SCRIPT, CommandLine
 from threadhouse.stores import embedded_postgres, queries
+from threadhouse.stores.advisory_locks import advisory_lock
 from threadhouse.stores.postgres import Database
 
 
@@ -237,6 +238,15 @@ def test_ctrl_c_is_one_line_and_code_130(migrated: CommandLine, small_hub: Path)
     assert lines(said) == [
         "threadhouse: interrupted; what was finished is kept, run the command again to go on."
     ]
+
+
+def test_a_second_nightly_says_who_is_at_work(migrated: CommandLine) -> None:
+    database = Database(embedded_postgres.status(migrated.home).conninfo(), is_embedded=True)
+    with advisory_lock(database, "threadhouse nightly", "never said"):
+        done = migrated("nightly")
+    assert (done.returncode, len(lines(done.stderr))) == (1, 1)
+    assert f" {os.getpid()} " in done.stderr
+    assert "wait for it to end" in done.stderr
 
 
 def test_model_list_of_an_empty_home_says_how_to_get_one(untouched: CommandLine) -> None:

@@ -27,11 +27,16 @@ from threadhouse.pipelines.ui_processes import prepare_instance, running_ui
 from threadhouse.resources.run_listener import listening
 from threadhouse.retrieval.errors import ThreadhouseError
 from threadhouse.retrieval.models import Json
+from threadhouse.stores.advisory_locks import advisory_lock
 from threadhouse.stores.lake import EventLake
 from threadhouse.stores.migrations import open_database
 from threadhouse.stores.model_build import build_model
 from threadhouse.stores.pipeline_runs import finish_run, start_run
+from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
+
+NIGHTLY_LOCK = "threadhouse nightly"
+"""Name of the advisory lock that one nightly of the console script holds."""
 
 
 class NightlyFailedError(ThreadhouseError):
@@ -128,11 +133,24 @@ def run_nightly(
 
     Raises:
         NightlyFailedError: A step failed or a blocking check did; the sentence names it and the log.
+        StoreLockedError: Another nightly of this hub is at work; the sentence names it.
         ThreadhouseError: A store could not be opened.
     """
-    if settings.embedding_model is None and settings.embedding_path is None:
-        build_model(settings.home, progress=announce)
     database = open_database(settings)
+    # Dagster would wait for the other run's pool inside a busy loop and say nothing.
+    with advisory_lock(database, NIGHTLY_LOCK, "The nightly job is being run by"):
+        if settings.embedding_model is None and settings.embedding_path is None:
+            build_model(settings.home, progress=announce)
+        return _run(settings, database, allow_deletes=allow_deletes, progress=progress)
+
+
+def _run(
+    settings: Settings,
+    database: Database,
+    *,
+    allow_deletes: bool,
+    progress: Callable[[str, int, int], None],
+) -> NightlySummary:
     days = nightly_days(database, EventLake.open(settings), settings.zone, datetime.now(UTC))
     run_id, started = str(uuid.uuid4()), time.monotonic()
     start_run(database, run_id, "nightly")

@@ -18,8 +18,8 @@ The order, and why:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -30,7 +30,7 @@ from psycopg.rows import TupleRow, class_row
 
 from threadhouse.retrieval.audience import AudiencePolicy, Labels
 from threadhouse.retrieval.bm25 import TermForm, document_vector
-from threadhouse.retrieval.errors import ProjectionError, StoreLockedError
+from threadhouse.retrieval.errors import ProjectionError
 from threadhouse.retrieval.models import Collection, Json, TextSpan, VectorPoint
 from threadhouse.retrieval.payloads import (
     CHUNK_FIELDS,
@@ -54,6 +54,7 @@ from threadhouse.retrieval.projection import (
     probe_principals,
 )
 from threadhouse.stores import queries
+from threadhouse.stores.advisory_locks import advisory_lock
 from threadhouse.stores.chunk_table import (
     chunk_table_path,
     cut_owner,
@@ -76,12 +77,8 @@ EMBED_BATCH_CHUNKS = 256
 PAYLOAD_BATCH = 1_000
 """Points whose payloads are read and written together; a payload is about 1 kB."""
 
-LOCK_GRACE_S = 1.0
-"""How long the server may take to notice that the last holder was killed; a publish that is at work takes longer."""
-
-LOCK_POLL_S = 0.05
-
-_LOCK_NAME = "threadhouse projection"
+PROJECTION_LOCK = "threadhouse projection"
+"""Name of the advisory lock; ``doctor`` shows who holds it."""
 
 T = TypeVar("T")
 
@@ -154,32 +151,13 @@ class _Watch:
             self.on_progress(done, total)
 
 
-@contextmanager
-def projection_lock(database: Database) -> Generator[None, None, None]:
+def projection_lock(database: Database) -> AbstractContextManager[None]:
     """Hold the right to change the projection; one publish at a time, whatever machine it runs on.
 
     Raises:
         StoreLockedError: Somebody else holds it; the message names the connection.
     """
-    name = {"name": _LOCK_NAME}
-    with database.connect(autocommit=True) as connection:
-        deadline = time.monotonic() + LOCK_GRACE_S
-        while not _is_true(connection.execute(queries.load("projection_lock"), name).fetchone()):
-            if time.monotonic() > deadline:
-                holder = connection.execute(queries.load("projection_lock_holder"), name).fetchone()
-                who = holder[0] if holder else "another process"
-                message = f"The projection is being written by {who}; wait for it to end or stop it, then run again."
-                raise StoreLockedError(message)
-            time.sleep(LOCK_POLL_S)
-        try:
-            yield
-        finally:
-            # The server notices a closed connection only after a while. When this process is killed, that has to do.
-            connection.execute(queries.load("projection_unlock"), name)
-
-
-def _is_true(row: TupleRow | None) -> bool:
-    return row is not None and bool(row[0])
+    return advisory_lock(database, PROJECTION_LOCK, "The projection is being written by")
 
 
 def publish_content(

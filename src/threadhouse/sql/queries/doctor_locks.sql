@@ -1,6 +1,7 @@
--- Who holds an advisory lock of Threadhouse. The keys are those of projection_lock, load_lock and migration_lock.
+-- Who holds an advisory lock of Threadhouse. The keys are those of advisory_lock, load_lock and migration_lock.
 select case l.lock_key
          when hashtextextended('threadhouse projection', 0) then 'vector projection'
+         when hashtextextended('threadhouse nightly', 0) then 'nightly'
          when hashtext('threadhouse.load')::bigint then 'loading'
          when 7305808868 then 'schema migration'
          else 'advisory lock ' || l.lock_key
