@@ -17,9 +17,6 @@ from threadhouse.stores.postgres import TRANSIENT_FAULTS
 VECTOR_WRITER: Final = "vector_writer"
 """Pool of the steps that write vector collections; its limit of 1 is set in dagster.yaml, because one process owns a shard."""
 
-EMBEDDER: Final = "embedder"
-"""Pool of the steps that run the model; a second one on the same machine only makes both slower."""
-
 OWNERS: Final = ["team:retrieval"]
 
 FRESH_DAILY: Final = dg.FreshnessPolicy.time_window(
