@@ -26,6 +26,7 @@ import numpy as np
 
 from bench.measuring import Measure, interleave, median, say, seconds_of
 from bench.reference_search import PlainBm25, best
+from bench.single_searches import search_bm25, search_dense
 from bench.synthetic_hub import (
     VISIBILITIES,
     SyntheticEmbedder,
@@ -204,9 +205,11 @@ def _search_measures(
 
     with EdgeReader(home) as reader:
         work: dict[str, Callable[[int], object]] = {
-            "dense": lambda i: reader.search_dense(ALIAS, vectors[i], WHERE, LIMIT),
+            "dense": lambda i: search_dense(reader, ALIAS, vectors[i], WHERE, LIMIT),
             "dense by numpy": lambda i: best(matrix @ vectors[i].data[0], LIMIT, allowed),
-            "bm25": lambda i: reader.search_bm25(ALIAS, TermForm.ACCENTED, sparse[i], WHERE, LIMIT),
+            "bm25": lambda i: search_bm25(
+                reader, ALIAS, TermForm.ACCENTED, sparse[i], WHERE, LIMIT
+            ),
             "bm25 by numpy": lambda i: best(plain.scores(questions[i]), LIMIT, allowed),
         }
         for search in work.values():

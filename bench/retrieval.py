@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from bench.measuring import BenchSkippedError, Measure, say
 from bench.reference_search import CUTOFF, PlainBm25, best, quality_of, reciprocal_rank
+from bench.single_searches import search_bm25, search_dense
 from bench.synthetic_hub import synthetic_space, unit_rows
 from threadhouse.retrieval.bm25 import TermForm, document_vector, query_vector
 from threadhouse.retrieval.models import (
@@ -210,7 +211,7 @@ def _measure_xquad(folder: Path, kept: Path, embedder: FastembedEmbedder) -> lis
                 def dense(question: Question, where: AllOf = where) -> list[str]:
                     row = embedded.queries[row_of[question.question_id]][None, :]
                     query = Vectors(embedder.space.space_id, "query", row, np.zeros(1, np.bool_))
-                    return _ids(reader.search_dense(_ALIAS, query, where, CUTOFF))
+                    return _ids(search_dense(reader, _ALIAS, query, where, CUTOFF))
 
                 measures.append(
                     _measure(f"xquad {asked}→{found}, dense", questions, dense, "plain BM25", peer)
@@ -287,13 +288,18 @@ def _measure_built_home(task: Task, home: Path, embedder: FastembedEmbedder) -> 
 
         def dense(question: Question) -> list[str]:
             query = embedder.embed_query(question.text)
-            hits = reader.search_dense(Collection.INFORMATION_UNITS, query, AllOf(), CHUNKS_ASKED)
+            hits = search_dense(reader, Collection.INFORMATION_UNITS, query, AllOf(), CHUNKS_ASKED)
             return _without_source(_ids(hits), question)
 
         def bm25(question: Question) -> list[str]:
             query = query_vector(question.text, TermForm.ACCENTED)
-            hits = reader.search_bm25(
-                Collection.INFORMATION_UNITS, TermForm.ACCENTED, query, AllOf(), CHUNKS_ASKED
+            hits = search_bm25(
+                reader,
+                Collection.INFORMATION_UNITS,
+                TermForm.ACCENTED,
+                query,
+                AllOf(),
+                CHUNKS_ASKED,
             )
             return _without_source(_ids(hits), question)
 
@@ -352,7 +358,7 @@ def _bm25_ranker(reader: VectorSearcher, where: AllOf, form: TermForm) -> Ranker
     def rank(question: Question) -> list[str]:
         query = query_vector(question.text, form)
         # One more than counts, because the question's own source may be among them.
-        hits = reader.search_bm25(_ALIAS, form, query, where, CUTOFF + 1)
+        hits = search_bm25(reader, _ALIAS, form, query, where, CUTOFF + 1)
         return _without_source(_ids(hits), question)
 
     return rank

@@ -15,7 +15,7 @@ VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "shared",
 QDRANT = {"qdrant_client", "qdrant_edge"}
 # Methods by which hits can be had: of our port, and of the clients below it.
 QUERY_METHODS = {
-    "search_dense", "search_bm25", "query_points", "query_batch_points", "query_points_groups",
+    "search_batch", "search_dense", "search_bm25", "query_batch", "query_points", "query_batch_points", "query_points_groups",
     "search_matrix_pairs", "search_matrix_offsets",
 }  # fmt: skip
 SLOW_TO_IMPORT = (

@@ -26,6 +26,7 @@ from threadhouse.retrieval.models import (
     SparseVector,
     StoredPoint,
     VectorPoint,
+    VectorQuery,  # noqa: F401  # as above
     Vectors,
     VectorSpace,
 )
@@ -106,7 +107,7 @@ READER = """
 with EdgeReader(home) as reader:
     say("open", reader.count(ALIAS))
     for _ in sys.stdin:
-        hits = reader.search_dense(ALIAS, make_query(), AllOf(), 5)
+        hits = reader.search_batch(ALIAS, [VectorQuery(make_query(), AllOf(), 5)])[0]
         say(reader.count(ALIAS), *sorted({hit.payload["document_id"] for hit in hits}))
 """
 

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bench.single_searches import search_bm25, search_dense
 from threadhouse.retrieval.errors import (
     CollectionUnknownError,
     ConfigurationError,
@@ -207,7 +208,7 @@ def test_overwriting_a_payload_replaces_all_of_it_and_keeps_the_vectors(
     (stored,) = store.retrieve(collection, [before.point_id], with_vectors=True)
     assert (written, stored.payload) == (1, payload)
     assert_vector_of(stored, before)
-    assert len(store.search_bm25(collection, "bm25_accented", term, EVERYTHING, 5)) == 1
+    assert len(search_bm25(store, collection, "bm25_accented", term, EVERYTHING, 5)) == 1
 
 
 def test_an_overwritten_payload_is_filtered_by_its_new_value(store: Store, collection: str) -> None:
@@ -260,12 +261,12 @@ def test_vectors_of_another_space_are_not_written(store: Store, collection: str)
 def test_vectors_of_another_space_are_not_searched_with(store: Store, collection: str) -> None:
     other = make_query(1, make_space("other").space_id)
     with pytest.raises(SpaceMismatchError):
-        store.search_dense(collection, other, EVERYTHING, 5)
+        search_dense(store, collection, other, EVERYTHING, 5)
 
 
 def test_a_passage_vector_is_not_searched_with(store: Store, collection: str) -> None:
     with pytest.raises(SpaceMismatchError, match="embed_query"):
-        store.search_dense(collection, make_query(1, role="passage"), EVERYTHING, 5)
+        search_dense(store, collection, make_query(1, role="passage"), EVERYTHING, 5)
 
 
 def test_an_alias_that_holds_another_space_is_not_reused(store: Store, collection: str) -> None:
@@ -419,8 +420,8 @@ def test_an_empty_allow_list_matches_nothing_anywhere(store: Store, collection: 
     assert [
         store.count(collection, nothing),
         list(store.scroll(collection, nothing)),
-        store.search_dense(collection, make_query(1), nothing, 5),
-        store.search_bm25(collection, "bm25_accented", term, nothing, 5),
+        search_dense(store, collection, make_query(1), nothing, 5),
+        search_bm25(store, collection, "bm25_accented", term, nothing, 5),
     ] == [0, [], [], []]
 
 
@@ -475,7 +476,7 @@ def test_filters_agree_with_plain_python(
         "scroll": sorted(p.point_id for p in store.scroll(collection, where)),
         "count": store.count(collection, where),
         "search": sorted(
-            p.point_id for p in store.search_dense(collection, make_query(1), where, 50)
+            p.point_id for p in search_dense(store, collection, make_query(1), where, 50)
         ),
     } == {"scroll": expected, "count": len(expected), "search": expected}
 
@@ -495,7 +496,7 @@ def test_dense_search_orders_by_cosine(store: Store, collection: str) -> None:
     odd = [p for p in points if p.payload["document_id"] == "odd"]
     cosines = {p.point_id: float(p.dense @ query.data[0]) for p in odd}
     best = sorted(cosines, key=lambda i: -cosines[i])[:20]
-    hits = store.search_dense(collection, query, AllOf((("document_id", ("odd",)),)), 20)
+    hits = search_dense(store, collection, query, AllOf((("document_id", ("odd",)),)), 20)
     assert [hit.point_id for hit in hits] == best
     np.testing.assert_allclose([h.score for h in hits], [cosines[i] for i in best], atol=1e-5)
 
@@ -544,7 +545,7 @@ def test_bm25_search_equals_idf_times_weight(
     store.upsert(collection, SPACE.space_id, points)
     where = AllOf((("metadata.lane", lanes),)) if lanes else EVERYTHING
     query = SparseVector((1, 2, 5, 11), (1.0, 1.0, 0.5, 2.0))
-    hits = store.search_bm25(collection, "bm25_accented", query, where, 200)
+    hits = search_bm25(store, collection, "bm25_accented", query, where, 200)
     expected = bm25_oracle(points, query, where)
     assert {h.point_id: h.score for h in hits} == pytest.approx(expected, rel=1e-4)
     assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
@@ -555,7 +556,7 @@ def test_bm25_scores_do_not_remember_deleted_points(store: Store, collection: st
     store.upsert(collection, SPACE.space_id, points)
     store.delete(collection, [p.point_id for p in points[60:]])
     query = SparseVector((1, 2, 5), (1.0, 1.0, 1.0))
-    hits = store.search_bm25(collection, "bm25_accented", query, EVERYTHING, 200)
+    hits = search_bm25(store, collection, "bm25_accented", query, EVERYTHING, 200)
     expected = bm25_oracle(points[:60], query, EVERYTHING)
     assert {h.point_id: h.score for h in hits} == pytest.approx(expected, rel=1e-4)
 
@@ -571,13 +572,13 @@ def test_hidden_points_do_not_move_the_scores_of_visible_ones(
         SPACE.space_id,
         [make_point(n, {"metadata": {"lane": "customer"}}, accented=term) for n in range(3)],
     )
-    before = [h.score for h in store.search_bm25(collection, "bm25_accented", term, customer, 9)]
+    before = [h.score for h in search_bm25(store, collection, "bm25_accented", term, customer, 9)]
     store.upsert(
         collection,
         SPACE.space_id,
         [make_point(n, {"metadata": {"lane": "employee"}}, accented=term) for n in range(10, 60)],
     )
-    after = [h.score for h in store.search_bm25(collection, "bm25_accented", term, customer, 9)]
+    after = [h.score for h in search_bm25(store, collection, "bm25_accented", term, customer, 9)]
     assert after == pytest.approx(before)
 
 
@@ -585,7 +586,7 @@ def test_the_two_bm25_vectors_are_searched_apart(store: Store, collection: str) 
     accented, folded = SparseVector((1,), (1.0,)), SparseVector((2,), (1.0,))
     store.upsert(collection, SPACE.space_id, [make_point(1, accented=accented, folded=folded)])
     found = {
-        (name, term.indices): len(store.search_bm25(collection, name, term, EVERYTHING, 5))
+        (name, term.indices): len(search_bm25(store, collection, name, term, EVERYTHING, 5))
         for name in ("bm25_accented", "bm25_folded")
         for term in (accented, folded)
     }
@@ -599,12 +600,12 @@ def test_the_two_bm25_vectors_are_searched_apart(store: Store, collection: str) 
 
 def test_a_query_without_terms_finds_nothing(store: Store, collection: str) -> None:
     store.upsert(collection, SPACE.space_id, [make_point(1, accented=SparseVector((1,), (1.0,)))])
-    assert store.search_bm25(collection, "bm25_accented", SparseVector(), EVERYTHING, 5) == []
+    assert search_bm25(store, collection, "bm25_accented", SparseVector(), EVERYTHING, 5) == []
 
 
 def test_an_unknown_sparse_vector_is_refused(store: Store, collection: str) -> None:
     with pytest.raises(SpaceMismatchError, match="bm25_accented"):
-        store.search_bm25(collection, "bm25", SparseVector((1,), (1.0,)), EVERYTHING, 5)
+        search_bm25(store, collection, "bm25", SparseVector((1,), (1.0,)), EVERYTHING, 5)
 
 
 # --- without a store --------------------------------------------------------------------------

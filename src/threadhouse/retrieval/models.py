@@ -363,6 +363,20 @@ class AllOf:
 
 
 @dataclass(frozen=True, slots=True)
+class VectorQuery:
+    """One list of hits that a collection is asked for, best first, at most ``limit``.
+
+    ``vector`` of a question searches by cosine; a `SparseVector` by BM25 in the vector called ``bm25``, with the IDF of what
+    ``where`` lets the asker see.
+    """
+
+    vector: Vectors | SparseVector
+    where: AllOf
+    limit: int
+    bm25: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CollectionInfo:
     """``physical`` is the stamped name ``alias__space_id__gN``; ``alias`` the public one, None when nothing points at it."""
 

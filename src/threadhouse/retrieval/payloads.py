@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 from uuid import UUID, uuid5
 
@@ -223,19 +224,45 @@ def label_fields(labels: Labels) -> dict[str, Json]:
 
 def labels_from_metadata(metadata: Mapping[str, Any]) -> Labels:
     """Labels of a stored point; a value outside the vocabulary reads as missing, so it hides."""
+    return _labels(
+        *[value if isinstance(value := metadata.get(name), str) else None for name in _LABEL_NAMES]
+    )
 
-    def known(vocabulary: type[Word], name: str) -> Word | None:
-        value = metadata.get(name)
-        return vocabulary(value) if value in list(vocabulary) else None
 
+_LABEL_NAMES = (
+    "visibility",
+    "readiness",
+    "publication_state",
+    "risk_class",
+    "authority",
+    "lifecycle_stage",
+    "data_classification",
+)
+
+
+# A hub has a few dozen combinations of labels, and a question reads hundreds of rows.
+@lru_cache(maxsize=4096)
+def _labels(
+    visibility: str | None,
+    readiness: str | None,
+    publication_state: str | None,
+    risk_class: str | None,
+    authority: str | None,
+    lifecycle_stage: str | None,
+    data_classification: str | None,
+) -> Labels:
     return Labels(
         flags=Flags(
-            visibility=known(Visibility, "visibility"),
-            readiness=known(Readiness, "readiness"),
-            publication_state=known(PublicationState, "publication_state"),
-            risk_class=known(RiskClass, "risk_class"),
-            authority=known(Authority, "authority"),
+            visibility=_known(Visibility, visibility),
+            readiness=_known(Readiness, readiness),
+            publication_state=_known(PublicationState, publication_state),
+            risk_class=_known(RiskClass, risk_class),
+            authority=_known(Authority, authority),
         ),
-        lifecycle_stage=known(LifecycleStage, "lifecycle_stage"),
-        data_classification=known(DataClassification, "data_classification"),
+        lifecycle_stage=_known(LifecycleStage, lifecycle_stage),
+        data_classification=_known(DataClassification, data_classification),
     )
+
+
+def _known(vocabulary: type[Word], value: str | None) -> Word | None:
+    return vocabulary(value) if value is not None and value in set(vocabulary) else None

@@ -15,9 +15,9 @@ from threadhouse.retrieval.models import (
     CollectionInfo,
     Json,
     ScoredPoint,
-    SparseVector,
     StoredPoint,
     VectorPoint,
+    VectorQuery,
     Vectors,
     VectorSpace,
 )
@@ -45,7 +45,7 @@ class Embedder(Protocol):
 
 
 class VectorSearcher(Protocol):
-    """Read side of a collection. Only ``retrieval.search`` calls the two ``search_*`` methods."""
+    """Read side of a collection. Only ``retrieval.search`` calls ``search_batch``."""
 
     def collections(self) -> list[CollectionInfo]: ...
 
@@ -65,21 +65,13 @@ class VectorSearcher(Protocol):
         self, collection: str, point_ids: Sequence[UUID], *, with_vectors: bool = False
     ) -> list[StoredPoint]: ...
 
-    def search_dense(
-        self, collection: str, query: Vectors, where: AllOf, limit: int
-    ) -> list[ScoredPoint]:
-        """Nearest points by cosine. Raises SpaceMismatchError for another space or a passage vector."""
-        ...
+    def search_batch(
+        self, collection: str, queries: Sequence[VectorQuery]
+    ) -> list[list[ScoredPoint]]:
+        """The hits of each query, all of one state of the collection; a payload is fetched once however many lists hold it.
 
-    def search_bm25(
-        self,
-        collection: str,
-        vector_name: str,
-        query: SparseVector,
-        where: AllOf,
-        limit: int,
-    ) -> list[ScoredPoint]:
-        """Best points by IDF-weighted BM25; ``vector_name`` is ``bm25_accented`` or ``bm25_folded``."""
+        Raises SpaceMismatchError for another space, a passage vector, or a BM25 vector that there is not.
+        """
         ...
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ Does not belong here: how scores are fused (fusion), what raises a score (rerank
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
@@ -30,6 +30,7 @@ from threadhouse.retrieval.models import (
     Json,
     Principal,
     ScoredPoint,
+    VectorQuery,
 )
 from threadhouse.retrieval.ports import VectorSearcher
 from threadhouse.retrieval.query_text import PreparedQuery
@@ -51,8 +52,8 @@ __all__ = [
     "search_collections",
 ]
 
-CANDIDATES = 100
-"""Fetched from each list. 60 and 150 found the same within .003 of MRR@10 in every language; each costs time to carry."""
+CANDIDATES = 60
+"""Fetched from each list. 100 and 150 found the same within .003 of MRR@10 in every language; each costs time to carry."""
 
 FEWEST_OF_A_LANGUAGE = 50
 """When a full list of the nearest holds fewer texts of a language, that language is asked for by name.
@@ -107,25 +108,20 @@ def search_collections(
 
 @dataclass(slots=True)
 class _Candidate:
-    collection: Collection
     point_id: UUID
     payload: Mapping[str, Json]
     metadata: Mapping[str, Json]
+    language: str
     owner_id: str
     version_key: str
     scores: dict[str, float] = field(default_factory=dict[str, float])
 
-    @property
-    def language(self) -> str:
-        return document_language(self.metadata.get("language"))
-
-    def raw(self) -> RawScores:
-        return RawScores(self.language, **self.scores)
-
 
 @dataclass(slots=True)
 class _Found:
-    candidates: list[_Candidate] = field(default_factory=list[_Candidate])
+    candidates: list[tuple[Collection, _Candidate]] = field(
+        default_factory=list[tuple[Collection, _Candidate]]
+    )
     filtered: int = 0
     moved_on: bool = False
 
@@ -149,38 +145,48 @@ class _Asking:
         return found
 
     def _candidates(self, collection: Collection, physical: str) -> list[_Candidate]:
-        where = self._where(collection)
+        query, where = self.query, self._where(collection)
         pool: dict[UUID, _Candidate] = {}
 
         def take(name: str, points: Sequence[ScoredPoint]) -> None:
             for point in points:
-                if point.point_id not in pool:
-                    pool[point.point_id] = _candidate(collection, point)
-                pool[point.point_id].scores[name] = point.score
+                candidate = pool.get(point.point_id)
+                if candidate is None:
+                    candidate = pool[point.point_id] = _candidate(collection, point)
+                candidate.scores[name] = point.score
 
-        query = self.query
-        nearest = self.searcher.search_dense(physical, query.vector, where, CANDIDATES)
+        nearest, accented, folded = self.searcher.search_batch(
+            physical,
+            [
+                VectorQuery(query.vector, where, CANDIDATES),
+                VectorQuery(query.bm25_accented, where, CANDIDATES, TermForm.ACCENTED),
+                VectorQuery(query.bm25_folded, where, CANDIDATES, TermForm.FOLDED),
+            ],
+        )
         take("dense", nearest)
-        for form, terms in (
-            (TermForm.ACCENTED, query.bm25_accented),
-            (TermForm.FOLDED, query.bm25_folded),
-        ):
-            take(form, self.searcher.search_bm25(physical, form, terms, where, CANDIDATES))
-        if len(nearest) == CANDIDATES:
-            for language, seen in self._crowded_out(pool).items():
-                only = _only(where, language)
-                more = self.searcher.search_dense(
-                    physical, query.vector, only, FEWEST_OF_A_LANGUAGE
-                )
+        crowded_out = _crowded_out(pool.values()) if len(nearest) == CANDIDATES else {}
+        take(TermForm.ACCENTED, accented)
+        take(TermForm.FOLDED, folded)
+        foreign = {candidate.language for candidate in pool.values()} | crowded_out.keys()
+        named = sorted((foreign & _LANGUAGE_TAGS.keys()) - home_languages(query.language))
+        if not query.bm25_names.indices:
+            named = []
+        by_language = [
+            *(
+                VectorQuery(query.vector, _only(where, name), FEWEST_OF_A_LANGUAGE)
+                for name in crowded_out
+            ),
+            *(
+                VectorQuery(query.bm25_names, _only(where, name), CANDIDATES, TermForm.FOLDED)
+                for name in named
+            ),
+        ]
+        if by_language:
+            found = self.searcher.search_batch(physical, by_language)
+            for seen, more in zip(crowded_out.values(), found, strict=False):
                 if len(more) > seen:
                     take("dense", more)
-        for language in sorted(
-            {candidate.language for candidate in pool.values()} - home_languages(query.language)
-        ):
-            if query.bm25_names.indices and language in _LANGUAGE_TAGS:
-                names = self.searcher.search_bm25(
-                    physical, TermForm.FOLDED, query.bm25_names, _only(where, language), CANDIDATES
-                )
+            for names in found[len(crowded_out) :]:
                 take("bm25_names", names)
         return list(pool.values())
 
@@ -190,13 +196,6 @@ class _Asking:
             # A centroid is built for one lane from what that lane sees.
             allowed = (*allowed, ("metadata.lane", (self.principal.audience,)))
         return AllOf(allowed)
-
-    def _crowded_out(self, pool: Mapping[UUID, _Candidate]) -> dict[str, int]:
-        counts = dict.fromkeys(_LANGUAGE_TAGS, 0)
-        for candidate in pool.values():
-            if "dense" in candidate.scores and candidate.language in counts:
-                counts[candidate.language] += 1
-        return {name: count for name, count in counts.items() if count < FEWEST_OF_A_LANGUAGE}
 
     def _keep_live_and_visible(
         self,
@@ -215,52 +214,63 @@ class _Asking:
             if owner is not None and owner.version_key != candidate.version_key:
                 found.moved_on = True
             elif owner is not None and sees(owner.labels):
-                found.candidates.append(candidate)
+                found.candidates.append((collection, candidate))
                 continue
             found.filtered += 1
 
 
+def _crowded_out(nearest: Iterable[_Candidate]) -> dict[str, int]:
+    """Languages that the nearest hold fewer of than is fair, and how many they hold."""
+    counts = dict.fromkeys(_LANGUAGE_TAGS, 0)
+    for candidate in nearest:
+        if candidate.language in counts:
+            counts[candidate.language] += 1
+    return {name: count for name, count in counts.items() if count < FEWEST_OF_A_LANGUAGE}
+
+
 def _candidate(collection: Collection, point: ScoredPoint) -> _Candidate:
-    metadata = point.payload.get("metadata")
+    given = point.payload.get("metadata")
+    metadata = given if isinstance(given, dict) else {}
     owner_id, version_key = owner_key(collection, point.payload)
-    return _Candidate(
-        collection,
-        point.point_id,
-        point.payload,
-        metadata if isinstance(metadata, dict) else {},
-        owner_id,
-        version_key,
-    )
+    language = document_language(metadata.get("language"))
+    return _Candidate(point.point_id, point.payload, metadata, language, owner_id, version_key)
 
 
 def _only(where: AllOf, language: str) -> AllOf:
     return AllOf((*where.allowed, ("metadata.language", _LANGUAGE_TAGS[language])))
 
 
-def _fused(candidates: Sequence[_Candidate], query: PreparedQuery) -> list[SearchHit]:
-    raw = [candidate.raw() for candidate in candidates]
+def _fused(
+    candidates: Sequence[tuple[Collection, _Candidate]], query: PreparedQuery
+) -> list[SearchHit]:
+    raw = [RawScores(candidate.language, **candidate.scores) for _, candidate in candidates]
     fused = fuse_scores(raw, query.language)
-    return [_hit(candidate, score) for candidate, score in zip(candidates, fused, strict=True)]
+    return [
+        _hit(collection, candidate, scores, score)
+        for (collection, candidate), scores, score in zip(candidates, raw, fused, strict=True)
+    ]
 
 
-def _hit(candidate: _Candidate, fused: float) -> SearchHit:
-    scores = candidate.scores
+def _hit(
+    collection: Collection, candidate: _Candidate, scores: RawScores, fused: float
+) -> SearchHit:
+    metadata = candidate.metadata
     return SearchHit(
-        collection=candidate.collection,
+        collection=collection,
         point_id=candidate.point_id,
         document_id=DocumentId(str(candidate.payload.get("document_id") or "")),
         owner_id=candidate.owner_id,
         version_key=candidate.version_key,
-        chunk_index=_number(candidate.metadata, "chunk_index"),
-        char_start=_number(candidate.metadata, "char_start"),
-        char_end=_number(candidate.metadata, "char_end"),
-        metadata=candidate.metadata,
+        chunk_index=_number(metadata, "chunk_index"),
+        char_start=_number(metadata, "char_start"),
+        char_end=_number(metadata, "char_end"),
+        metadata=metadata,
         score=fused,
         breakdown=ScoreBreakdown(
-            dense=scores.get("dense"),
-            bm25_accented=scores.get("bm25_accented"),
-            bm25_folded=scores.get("bm25_folded"),
-            bm25_names=scores.get("bm25_names"),
+            dense=scores.dense,
+            bm25_accented=scores.bm25_accented,
+            bm25_folded=scores.bm25_folded,
+            bm25_names=scores.bm25_names,
             fused=fused,
             boosts={},
             final=fused,

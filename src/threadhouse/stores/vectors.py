@@ -231,6 +231,19 @@ def check_sparse(sparse: SparseVector, what: str) -> None:
         raise PayloadContractError(msg)
 
 
+def check_bm25_query(sparse: SparseVector, vector_name: str) -> None:
+    """Refuse a BM25 query that no collection can answer.
+
+    Raises:
+        SpaceMismatchError: There is no such sparse vector.
+        PayloadContractError: As for `check_sparse`.
+    """
+    if vector_name not in BM25_VECTORS:
+        msg = f"There is no sparse vector {vector_name}; search {' or '.join(BM25_VECTORS)}."
+        raise SpaceMismatchError(msg)
+    check_sparse(sparse, "of the query")
+
+
 def _require_direction(row: np.ndarray[tuple[int, ...], np.dtype[np.float32]], what: str) -> None:
     norm = float(np.linalg.norm(row))
     if not np.isfinite(norm) or norm == 0.0:

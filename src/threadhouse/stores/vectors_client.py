@@ -18,7 +18,6 @@ import numpy as np
 
 from threadhouse.retrieval.errors import (
     ProjectionError,
-    SpaceMismatchError,
     StoreUnreachableError,
 )
 from threadhouse.retrieval.models import (
@@ -29,6 +28,7 @@ from threadhouse.retrieval.models import (
     SparseVector,
     StoredPoint,
     VectorPoint,
+    VectorQuery,
     Vectors,
     VectorSpace,
 )
@@ -38,8 +38,8 @@ from threadhouse.stores.vectors import (
     SCROLL_PAGE_POINTS,
     CollectionManifest,
     batches_by_bytes,
+    check_bm25_query,
     check_payload,
-    check_sparse,
     checked_batches,
     conditions,
     query_row,
@@ -224,68 +224,35 @@ class ClientVectorStore:
             found.extend(_stored(record, space_id, with_vectors) for record in records)
         return found
 
-    def search_dense(
-        self, collection: str, query: Vectors, where: AllOf, limit: int
-    ) -> list[ScoredPoint]:
-        """Nearest points by cosine."""
+    def search_batch(
+        self, collection: str, queries: Sequence[VectorQuery]
+    ) -> list[list[ScoredPoint]]:
+        """The hits of each query; a payload is fetched once however many lists hold it, in a second request.
+
+        A point that is deleted between the two requests is left out.
+
+        Raises:
+            SpaceMismatchError: A vector is of another space or of a passage, or there is no such BM25 vector.
+        """
         manifest = self.manifest(collection)
-        row = query_row(manifest, query)
-        return self._search(manifest.physical, row, query.space_id, where, limit)
-
-    def search_bm25(
-        self,
-        collection: str,
-        vector_name: str,
-        query: SparseVector,
-        where: AllOf,
-        limit: int,
-    ) -> list[ScoredPoint]:
-        """Best points by BM25, with the IDF of what ``where`` lets the asker see."""
-        from qdrant_client import models
-
-        if vector_name not in BM25_VECTORS:
-            msg = f"There is no sparse vector {vector_name}; search {' or '.join(BM25_VECTORS)}."
-            raise SpaceMismatchError(msg)
-        check_sparse(query, "of the query")
-        physical = self.resolve(collection)
-        if not query.indices:
-            return []
-        sparse = models.SparseVector(indices=list(query.indices), values=list(query.values))
-        return self._search(physical, sparse, vector_name, where, limit)
-
-    def _search(
-        self,
-        physical: str,
-        vector: list[float] | models.SparseVector,
-        using: str,
-        where: AllOf,
-        limit: int,
-    ) -> list[ScoredPoint]:
-        from qdrant_client import models
-
-        pairs = conditions(where)
-        if pairs is None or limit < 1:
-            return []
-        allowed = _filter(pairs)
-        is_sparse = isinstance(vector, models.SparseVector)
-        # Statistics over the whole collection would still count deleted points until the next vacuum, and would
-        # let an asker infer from scores how often a word occurs in what is hidden from them.
-        params = (
-            models.SearchParams(idf=models.IdfCorpusParams(corpus=allowed)) if is_sparse else None
-        )
-        with self._calling(physical):
-            hits = self._client.query_points(
-                physical,
-                query=vector,
-                using=using,
-                query_filter=allowed,
-                search_params=params,
-                limit=limit,
-                with_payload=True,
-            ).points
+        requests = [_request(manifest, query) for query in queries]
+        asked = [request for request in requests if request is not None]
+        if not asked:
+            return [[] for _ in queries]
+        with self._calling(manifest.physical):
+            answers = iter(self._client.query_batch_points(manifest.physical, requests=asked))
+        found = [[] if request is None else next(answers).points for request in requests]
+        ids = {UUID(str(hit.id)) for hits in found for hit in hits}
+        payloads = {
+            point.point_id: point.payload for point in self.retrieve(manifest.physical, list(ids))
+        }
         return [
-            ScoredPoint(UUID(str(hit.id)), hit.score, cast("dict[str, Json]", hit.payload or {}))
-            for hit in hits
+            [
+                ScoredPoint(point_id, hit.score, payloads[point_id])
+                for hit in hits
+                if (point_id := UUID(str(hit.id))) in payloads
+            ]
+            for hits in found
         ]
 
     def create_collection(self, alias: str, space: VectorSpace, generation: int = 1) -> str:
@@ -490,6 +457,40 @@ class ClientVectorStore:
         self._manifests.pop(physical, None)
         with self._calling(physical):
             self._client.delete_collection(physical)
+
+
+def _request(manifest: CollectionManifest, query: VectorQuery) -> models.QueryRequest | None:
+    """One query without payloads; None when nothing can match."""
+    from qdrant_client import models
+
+    vector = query.vector
+    nearest: list[float] | models.SparseVector
+    if isinstance(vector, Vectors):
+        nearest, using = query_row(manifest, vector), vector.space_id
+    else:
+        check_bm25_query(vector, query.bm25)
+        nearest = models.SparseVector(indices=list(vector.indices), values=list(vector.values))
+        using = query.bm25
+    pairs = conditions(query.where)
+    is_empty = isinstance(vector, SparseVector) and not vector.indices
+    if pairs is None or query.limit < 1 or is_empty:
+        return None
+    allowed = _filter(pairs)
+    # Statistics over the whole collection would still count deleted points until the next vacuum, and would
+    # let an asker infer from scores how often a word occurs in what is hidden from them.
+    params = (
+        models.SearchParams(idf=models.IdfCorpusParams(corpus=allowed))
+        if isinstance(vector, SparseVector)
+        else None
+    )
+    return models.QueryRequest(
+        query=nearest,
+        using=using,
+        filter=allowed,
+        params=params,
+        limit=query.limit,
+        with_payload=False,
+    )
 
 
 def _filter(pairs: tuple[tuple[str, tuple[str, ...]], ...]) -> models.Filter:

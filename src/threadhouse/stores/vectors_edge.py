@@ -40,7 +40,6 @@ from filelock import FileLock, Timeout
 
 from threadhouse.retrieval.errors import (
     ProjectionError,
-    SpaceMismatchError,
     StoreLockedError,
     StoreUnreachableError,
 )
@@ -52,6 +51,7 @@ from threadhouse.retrieval.models import (
     SparseVector,
     StoredPoint,
     VectorPoint,
+    VectorQuery,
     Vectors,
     VectorSpace,
 )
@@ -61,8 +61,8 @@ from threadhouse.stores.vectors import (
     SCROLL_PAGE_POINTS,
     CollectionManifest,
     batches_by_bytes,
+    check_bm25_query,
     check_payload,
-    check_sparse,
     checked_batches,
     conditions,
     query_row,
@@ -221,6 +221,33 @@ def _read_manifest(folder: Path, physical: str) -> CollectionManifest:
     return CollectionManifest.from_json(stored, physical)
 
 
+def _request(manifest: CollectionManifest, query: VectorQuery) -> edge.QueryRequest | None:
+    """One query without payloads; None when nothing can match."""
+    vector = query.vector
+    nearest: edge.Query
+    if isinstance(vector, Vectors):
+        nearest = edge.Query.Nearest(query_row(manifest, vector), using=vector.space_id)
+    else:
+        check_bm25_query(vector, query.bm25)
+        sparse = edge.SparseVector(list(vector.indices), list(vector.values))
+        nearest = edge.Query.Nearest(sparse, using=query.bm25)
+    pairs = conditions(query.where)
+    is_empty = isinstance(vector, SparseVector) and not vector.indices
+    if pairs is None or query.limit < 1 or is_empty:
+        return None
+    allowed = _filter(pairs)
+    # Statistics over the whole collection would still count deleted points until the next vacuum, and would
+    # let an asker infer from scores how often a word occurs in what is hidden from them.
+    idf = edge.IdfParams(corpus=allowed) if isinstance(vector, SparseVector) else None
+    return edge.QueryRequest(
+        limit=query.limit,
+        query=nearest,
+        filter=allowed,
+        with_payload=False,
+        params=edge.SearchParams(idf=idf),
+    )
+
+
 def _filter(pairs: tuple[tuple[str, tuple[str, ...]], ...]) -> edge.Filter:
     return edge.Filter(
         must=[
@@ -332,60 +359,31 @@ class _EdgeSearcher(ABC):
             )
             return [_stored(record, space_id, with_vectors) for record in records]
 
-    def search_dense(
-        self, collection: str, query: Vectors, where: AllOf, limit: int
-    ) -> list[ScoredPoint]:
-        """Nearest points by cosine."""
-        with self._opened(self.resolve(collection)) as opened:
-            row = query_row(opened.manifest, query)
-            return self._search(opened, row, query.space_id, where, limit)
+    def search_batch(
+        self, collection: str, queries: Sequence[VectorQuery]
+    ) -> list[list[ScoredPoint]]:
+        """The hits of each query, all of one state of the collection; a payload is fetched once however many lists hold it.
 
-    def search_bm25(
-        self,
-        collection: str,
-        vector_name: str,
-        query: SparseVector,
-        where: AllOf,
-        limit: int,
-    ) -> list[ScoredPoint]:
-        """Best points by BM25, with the IDF of what ``where`` lets the asker see."""
-        if vector_name not in BM25_VECTORS:
-            msg = f"There is no sparse vector {vector_name}; search {' or '.join(BM25_VECTORS)}."
-            raise SpaceMismatchError(msg)
-        check_sparse(query, "of the query")
+        Raises:
+            SpaceMismatchError: A vector is of another space or of a passage, or there is no such BM25 vector.
+        """
         with self._opened(self.resolve(collection)) as opened:
-            if not query.indices:
-                return []
-            sparse = edge.SparseVector(list(query.indices), list(query.values))
-            return self._search(opened, sparse, vector_name, where, limit)
-
-    def _search(
-        self,
-        opened: _Open,
-        vector: list[float] | edge.SparseVector,
-        using: str,
-        where: AllOf,
-        limit: int,
-    ) -> list[ScoredPoint]:
-        pairs = conditions(where)
-        if pairs is None or limit < 1:
-            return []
-        allowed = _filter(pairs)
-        # Statistics over the whole collection would still count deleted points until the next vacuum, and would
-        # let an asker infer from scores how often a word occurs in what is hidden from them.
-        idf = edge.IdfParams(corpus=allowed) if isinstance(vector, edge.SparseVector) else None
-        hits = opened.shard.query(
-            edge.QueryRequest(
-                limit=limit,
-                query=edge.Query.Nearest(vector, using=using),
-                filter=allowed,
-                with_payload=True,
-                params=edge.SearchParams(idf=idf),
+            requests = [_request(opened.manifest, query) for query in queries]
+            asked = [request for request in requests if request is not None]
+            answers = (
+                iter(opened.shard.query_batch(edge.QueryBatchRequest(asked))) if asked else iter(())
             )
-        )
+            found = [[] if request is None else next(answers) for request in requests]
+            payloads = {
+                record.id: cast("dict[str, Json]", record.payload or {})
+                for record in opened.shard.retrieve(
+                    list({hit.id for hits in found for hit in hits}), True, False
+                )
+            }
+        points = {point_id: UUID(str(point_id)) for point_id in payloads}
         return [
-            ScoredPoint(UUID(str(hit.id)), hit.score, cast("dict[str, Json]", hit.payload or {}))
-            for hit in hits
+            [ScoredPoint(points[hit.id], hit.score, payloads[hit.id]) for hit in hits]
+            for hits in found
         ]
 
 
