@@ -4,6 +4,11 @@ Belongs here: one small class per thing that can be wrong. The message is one se
 Does not belong here: handling. An error is caught only where something can be done about it.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
 
 class ThreadhouseError(Exception):
     """Base of every failure a user can be told about in one sentence; the CLI prints it without a traceback."""
@@ -95,6 +100,53 @@ class QueryTooLongError(ThreadhouseError):
 
 class PrincipalExpiredError(ThreadhouseError):
     """A principal's time is over; whoever issued it has to issue another."""
+
+
+class TokenRefusal(StrEnum):
+    """Why a token is no proof of who somebody is. The list is closed: a new reason is a new word here."""
+
+    TOO_LARGE = "too_large"
+    MALFORMED = "malformed"
+    HEADER = "header"
+    ALGORITHM = "algorithm"
+    KEY = "key"
+    SIGNATURE = "signature"
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not_yet_valid"
+    LIFETIME = "lifetime"
+    ISSUER = "issuer"
+    SERVICE = "service"
+    CLAIM_MISSING = "claim_missing"
+    CLAIM_WRONG = "claim_wrong"
+
+
+_TOKEN_REFUSALS: Mapping[TokenRefusal, str] = {
+    TokenRefusal.TOO_LARGE: "The token is longer than a token can be; ask whoever issued it for another.",
+    TokenRefusal.MALFORMED: "This is not a signed token of three parts; give it as it was issued, whole and without quotes.",
+    TokenRefusal.HEADER: "The token's header holds more than algorithm, type and key id; ask its issuer for one without.",
+    TokenRefusal.ALGORITHM: "The token is not signed with the algorithm of its key; ask its issuer for another.",
+    TokenRefusal.KEY: "The token names no key that is trusted here; ask for one that is signed with a current key.",
+    TokenRefusal.SIGNATURE: "The token's signature does not fit its content; give the token as it was issued.",
+    TokenRefusal.EXPIRED: "The token has expired; ask whoever issued it for another.",
+    TokenRefusal.NOT_YET_VALID: "The token is not valid yet; wait, or compare the clocks of its issuer and of this machine.",
+    TokenRefusal.LIFETIME: "The token lives longer than is allowed here (TOKEN_MAX_LIFETIME_S); ask for a shorter one.",
+    TokenRefusal.ISSUER: "The token comes from another issuer than the one trusted here (TOKEN_ISSUER).",
+    TokenRefusal.SERVICE: "The token was issued for another service than this one (TOKEN_AUDIENCE).",
+    TokenRefusal.CLAIM_MISSING: "The token lacks a claim that every token must have; docs/tokens.md lists them.",
+    TokenRefusal.CLAIM_WRONG: "A claim of the token has a form or a word that it cannot have; docs/tokens.md lists them.",
+}
+
+
+class InvalidTokenError(ThreadhouseError):
+    """A token was refused. The message is one of a fixed set and repeats nothing of the token or of a key."""
+
+    def __init__(self, reason: TokenRefusal) -> None:
+        super().__init__(_TOKEN_REFUSALS[reason])
+        self.reason = reason
+
+
+class TokenGrantError(ThreadhouseError):
+    """What somebody wants to put into a token is nothing that a token can say."""
 
 
 class QueryUnknownError(ThreadhouseError):

@@ -69,6 +69,35 @@ class Settings(BaseSettings):
         default=None,
         description="Folder or file:// address of the event lake; unset: lake/ below the home.",
     )
+    threadhouse_token: SecretStr | None = Field(
+        default=None,
+        description="Token of whoever asks, for `threadhouse query`, `feedback` and `mcp`.",
+    )
+    token_keys: Path | None = Field(
+        default=None,
+        description="JWK set whose keys are trusted; unset: keys/ below the home.",
+    )
+    token_issuer: str = Field(
+        default="threadhouse", min_length=1, max_length=500, description="`iss` of every token."
+    )
+    token_audience: str = Field(
+        default="threadhouse",
+        min_length=1,
+        max_length=500,
+        description="`aud` of every token: this service, not who reads.",
+    )
+    # Clocks of machines that ask a time server differ by less than a second; 30 s forgives one that has drifted.
+    token_leeway_s: int = Field(
+        default=30, ge=0, le=300, description="How far clocks may differ when a token is checked."
+    )
+    # There is no list of revoked tokens: until its key is retired a token is good for its whole life. A month is what people
+    # plan for when they put one into a configuration file.
+    token_max_lifetime_s: int = Field(
+        default=30 * 86_400,
+        ge=60,
+        le=366 * 86_400,
+        description="A token that lives longer is refused, whoever signed it.",
+    )
     search_rerank_enabled: bool = Field(
         default=True,
         description="False leaves hits in the order of their fused scores, in every collection.",
@@ -79,7 +108,7 @@ class Settings(BaseSettings):
         default=30.0, gt=0, le=3600, description="How long to wait for a locked store."
     )
 
-    @field_validator("threadhouse_home", "embedding_path")
+    @field_validator("threadhouse_home", "embedding_path", "token_keys")
     @classmethod
     def _be_absolute(cls, value: Path | None) -> Path | None:
         # A later chdir (Dagster does one per code location) must not move the home.
