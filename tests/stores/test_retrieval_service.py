@@ -118,11 +118,10 @@ def serving(
         connections = LeasedConnections(pool)
         yield RetrievalService(
             connections=connections,
-            lease=connections.lease,
             searcher=searcher,
             embedder=house.inner,
             signals=PostgresThreadSignals(connections),
-            retrieval_policy=lambda: numbers,
+            retrieval_policy=numbers,
         )
 
 

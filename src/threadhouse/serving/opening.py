@@ -13,11 +13,9 @@ from contextlib import closing, contextmanager
 
 from threadhouse.retrieval.errors import ModelUnavailableError
 from threadhouse.retrieval.models import Vectors, VectorSpace
-from threadhouse.retrieval.resolution import RetrievalPolicy
 from threadhouse.serving.retrieval_service import QueryEmbedder, RetrievalService
 from threadhouse.stores.leased_connections import LeasedConnections
 from threadhouse.stores.migrations import open_database
-from threadhouse.stores.retrieval_policy import read_retrieval_policy
 from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 
@@ -106,17 +104,10 @@ def open_retrieval_service(
         ) as searcher,
     ):
         connections = LeasedConnections(pool)
-
-        def retrieval_policy() -> RetrievalPolicy:
-            with connections() as connection:
-                return read_retrieval_policy(connection, asking.space.space_id)
-
         yield RetrievalService(
             connections=connections,
-            lease=connections.lease,
             searcher=searcher,
             embedder=asking,
             signals=PostgresThreadSignals(connections),
-            retrieval_policy=retrieval_policy,
             rerank_enabled=settings.search_rerank_enabled,
         )

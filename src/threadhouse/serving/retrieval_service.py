@@ -9,14 +9,17 @@ Nothing is remembered between queries but parsed packs, and those are served onl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Protocol
 from uuid import UUID, uuid5
+
+from psycopg import Connection
+from psycopg.rows import TupleRow
 
 from threadhouse.retrieval.audience import AudiencePolicy, allowed_values, lane_principal
 from threadhouse.retrieval.calibration import Observation
@@ -85,10 +88,13 @@ from threadhouse.serving.query_events import (
     started_at,
 )
 from threadhouse.serving.sessions import DeliveredBefore, checked_session_id
-from threadhouse.stores.live_owners import Connections, PostgresLiveOwners
+from threadhouse.stores.knowledge import KnowledgeReader
+from threadhouse.stores.leased_connections import QuestionConnections
+from threadhouse.stores.live_owners import PostgresLiveOwners
 from threadhouse.stores.pack_delivery import Delivery, Leak, PackDelivery
 from threadhouse.stores.pack_store import BuiltPack
 from threadhouse.stores.query_records import ContractBreach, QueryRecords
+from threadhouse.stores.question_rules import QuestionRules, read_question_rules
 
 DEFAULT_TOKEN_BUDGET = 24_000
 """About what a reader takes in besides its other work; a whole big thread is several times that."""
@@ -215,25 +221,39 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class _Asking:
+    """One query before its rules are known."""
+
+    asked: AskedQuery
+    prepared: PreparedQuery
+    principal: Principal
+    token_budget: int | None = None
+    timings: Timings = field(default_factory=Timings)
+
+
+@dataclass(frozen=True, slots=True)
 class _Question:
     """Everything that the steps of one query share."""
 
     asked: AskedQuery
     prepared: PreparedQuery
     principal: Principal
-    policy: AudiencePolicy
+    rules: QuestionRules
     token_budget: int | None
     timings: Timings
+
+    @property
+    def policy(self) -> AudiencePolicy:
+        return self.rules.audience
 
 
 @dataclass(slots=True)
 class _Found:
-    """What resolution and search gave."""
+    """What resolution and search gave; ``resolution`` is None when no thread was asked for."""
 
     search: SearchOutcome
     resolution: Resolution | None = None
     facts: Mapping[ThreadId, ThreadFacts] = field(default_factory=dict[ThreadId, ThreadFacts])
-    retrieval_policy: RetrievalPolicy | None = None
     filtered: int = 0
 
 
@@ -254,15 +274,15 @@ class RetrievalService:
     def __init__(
         self,
         *,
-        connections: Connections,
+        connections: QuestionConnections,
         searcher: VectorSearcher,
         embedder: QueryEmbedder,
         signals: ThreadSignalReader,
-        retrieval_policy: Callable[[], RetrievalPolicy],
+        retrieval_policy: RetrievalPolicy | None = None,
         rerank_enabled: bool = True,
-        lease: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._lease = lease
+        """``retrieval_policy`` stands for the one in force, to try numbers out."""
+        self._connections = connections
         self._searcher = searcher
         self._embedder = embedder
         self._signals = signals
@@ -332,36 +352,10 @@ class RetrievalService:
         started_at(query_id)
         with timings.of("embed"):
             prepared = prepare_query(query, self._embedder.embed_query)
-        with self._lease():
-            return self._answer(
-                AskedQuery(query_id, prepared.text, principal.audience, session_id),
-                prepared,
-                principal,
-                mode,
-                token_budget,
-                timings,
-            )
-
-    def _answer(
-        self,
-        asked: AskedQuery,
-        prepared: PreparedQuery,
-        principal: Principal,
-        mode: Mode,
-        token_budget: int | None,
-        timings: Timings,
-    ) -> Answer:
-        with timings.of("policy"):
-            policy = self._delivery.policy()
-        question = _Question(asked, prepared, principal, policy, token_budget, timings)
+        asked = AskedQuery(query_id, prepared.text, principal.audience, session_id)
+        begun = _Asking(asked, prepared, principal, token_budget, timings)
         try:
-            if mode is Mode.RAW:
-                with timings.of("search"):
-                    search = self._search(question, CONTENT, AD_HOC_UNITS)
-                return self._answer_ad_hoc(
-                    question, _Found(search, filtered=search.filtered), EXPLICIT_RAW
-                )
-            return self._answer_thread(question)
+            return self._answer(begun, mode)
         except Leak as leak:
             self._delivery.refuse(leak, principal, asked.query_id)
             message = (
@@ -369,6 +363,35 @@ class RetrievalService:
                 "reported to governance. Ask again; if it is stopped again, tell whoever runs this hub."
             )
             raise WrongAudienceError(message) from None
+
+    def _answer(self, begun: _Asking, mode: Mode) -> Answer:
+        # Nothing has left before this transaction is committed.
+        with self._connections.question() as connection:
+            question = self._begin(connection, begun)
+            if mode is Mode.RAW:
+                with begun.timings.of("search"):
+                    search = self._search(question, CONTENT, AD_HOC_UNITS)
+                return self._answer_ad_hoc(
+                    question, _Found(search, filtered=search.filtered), EXPLICIT_RAW
+                )
+            found, resolution = self._resolve(question)
+            signal = fallback_of(resolution, found.facts, question.rules.retrieval)
+            if signal is not None:
+                return self._answer_ad_hoc(question, found, signal)
+            # The first candidate's stored pack is what most questions get.
+            answer, stale = self._answer_stored(question, found, resolution.candidates[0].thread_id)
+            if answer is not None:
+                return answer
+        return self._answer_built(question, found, resolution, stale)
+
+    def _begin(self, connection: Connection[TupleRow], begun: _Asking) -> _Question:
+        with begun.timings.of("rules"):
+            rules = read_question_rules(connection, self.space_id)
+            if self._retrieval_policy is not None:
+                rules = replace(rules, retrieval=self._retrieval_policy)
+        return _Question(
+            begun.asked, begun.prepared, begun.principal, rules, begun.token_budget, begun.timings
+        )
 
     def observe(
         self, query_id: str, text: str, right: AbstractSet[ThreadId], principal: Principal
@@ -382,9 +405,8 @@ class RetrievalService:
         _require_unexpired(principal)
         prepared = prepare_query(text, self._embedder.embed_query)
         asked = AskedQuery(new_query_id(), prepared.text, principal.audience, None)
-        with self._lease():
-            policy = self._delivery.policy()
-            seen = self._look(_Question(asked, prepared, principal, policy, None, Timings()))
+        with self._connections.question() as connection:
+            seen = self._look(self._begin(connection, _Asking(asked, prepared, principal)))
         return Observation(
             query_id=query_id,
             query=prepared,
@@ -505,17 +527,22 @@ class RetrievalService:
         self._records.write(event, breaches=breaches, principal=principal, pack_id=pack_id)
         return checked
 
-    def _answer_thread(self, question: _Question) -> Answer:
-        found = self._resolve(question)
-        resolution, policy = found.resolution, found.retrieval_policy
-        if resolution is None or policy is None:
-            message = "resolution gave nothing"
-            raise LookupError(message)
-        signal = fallback_of(resolution, found.facts, policy)
-        if signal is not None:
-            return self._answer_ad_hoc(question, found, signal)
-        for candidate in resolution.candidates:
-            answer = self._answer_from(question, found, candidate.thread_id)
+    def _answer_built(
+        self,
+        question: _Question,
+        found: _Found,
+        resolution: Resolution,
+        stale_first: tuple[str, ...],
+    ) -> Answer:
+        """The pack of the first candidate that the reader sees something of, built now; transactions of their own."""
+        for number, candidate in enumerate(resolution.candidates):
+            stale = stale_first
+            if number:
+                with self._connections.question():
+                    answer, stale = self._answer_stored(question, found, candidate.thread_id)
+                if answer is not None:
+                    return answer
+            answer = self._answer_from(question, found, candidate.thread_id, stale)
             if answer is not None:
                 return answer
             if resolution.kind is ResolutionKind.SINGLE:
@@ -526,11 +553,10 @@ class RetrievalService:
             reason="no thread reached the threshold",
             threshold=resolution.threshold,
         )
-        return self._answer_ad_hoc(question, found, gone)
+        with self._connections.question():
+            return self._answer_ad_hoc(question, found, gone)
 
-    def _resolve(self, question: _Question) -> _Found:
-        with question.timings.of("numbers"):
-            retrieval_policy = self._retrieval_policy()
+    def _resolve(self, question: _Question) -> tuple[_Found, Resolution]:
         seen = self._look(question)
         with question.timings.of("resolve"):
             resolution = resolve_threads(
@@ -540,16 +566,11 @@ class RetrievalService:
                 seen.unit_hits,
                 seen.around.memberships,
                 seen.around.facts,
-                retrieval_policy,
+                question.rules.retrieval,
                 now=datetime.now(UTC),
             )
-        return _Found(
-            seen.search,
-            resolution,
-            seen.around.facts,
-            retrieval_policy,
-            seen.centroids.filtered + seen.search.filtered,
-        )
+        filtered = seen.centroids.filtered + seen.search.filtered
+        return _Found(seen.search, resolution, seen.around.facts, filtered), resolution
 
     def _look(self, question: _Question) -> _Seen:
         """Everything that resolution decides from."""
@@ -585,21 +606,31 @@ class RetrievalService:
             rerank_enabled=self._rerank_enabled,
         )
 
-    def _answer_from(
+    def _answer_stored(
         self, question: _Question, found: _Found, thread_id: ThreadId
-    ) -> Answer | None:
-        """The pack of one thread, stored or built; None when the reader sees nothing of it."""
+    ) -> tuple[Answer | None, tuple[str, ...]]:
+        """The lane's stored pack when it is fresh and this reader's too, else why not."""
         principal, policy = question.principal, question.policy
-        space_id = self._embedder.space.space_id
-        stale: tuple[str, ...] = ()
-        if _sees_what_the_lane_sees(principal, policy):
-            with question.timings.of("pack"), self._delivery.begin() as out:
-                pack, stale = out.stored_pack(thread_id, principal, policy, space_id)
-                if pack is not None:
-                    return self._leave(out, question, found, pack, PackSource.STORED)
+        if not _sees_what_the_lane_sees(principal, policy):
+            return None, ()
+        with question.timings.of("pack"), self._delivery.begin() as out:
+            pack, stale = out.stored_pack(thread_id, principal, policy, self.space_id)
+            if pack is None:
+                return None, stale
+            return self._leave(out, question, found, pack, PackSource.STORED), ()
+
+    def _answer_from(
+        self,
+        question: _Question,
+        found: _Found,
+        thread_id: ThreadId,
+        stale: tuple[str, ...],
+    ) -> Answer | None:
+        """The pack of one thread, built now; None when the reader sees nothing of it."""
+        principal = question.principal
         for _ in range(REBUILDS):
             with question.timings.of("build"):
-                built = self._delivery.build(thread_id, principal, space_id)
+                built = self._delivery.build(thread_id, principal, self.space_id)
             if built.pack is None:
                 return None
             with question.timings.of("pack"), self._delivery.begin() as out:
@@ -613,47 +644,11 @@ class RetrievalService:
         raise ProjectionError(message)
 
     def _answer_ad_hoc(self, question: _Question, found: _Found, signal: FallbackSignal) -> Answer:
-        with question.timings.of("texts"):
-            parts = self._read_found(found.search.hits[:AD_HOC_UNITS])
-        pack = ad_hoc_pack(
-            parts, question.principal, question.policy, self._embedder.space.space_id, signal
-        )
-        with question.timings.of("pack"), self._delivery.begin() as out:
+        with self._delivery.begin() as out, question.timings.of("pack"):
+            parts = _read_found(out.knowledge, found.search.hits[:AD_HOC_UNITS])
+            pack = ad_hoc_pack(parts, question.principal, question.policy, self.space_id, signal)
             out.check(pack, question.principal, question.policy)
             return self._leave(out, question, found, pack, PackSource.AD_HOC)
-
-    def _read_found(self, hits: Sequence[SearchHit]) -> list[FoundUnit | FoundDocumentPart]:
-        """The texts of hits as they are now, in their order; what is gone or was cut from another revision is left out."""
-        unit_ids = [
-            UnitId(h.owner_id) for h in hits if h.collection is Collection.INFORMATION_UNITS
-        ]
-        document_ids = [
-            DocumentId(h.owner_id) for h in hits if h.collection is Collection.PRODUCTION_DOCUMENTS
-        ]
-        with self._delivery.one_moment() as knowledge:
-            units = {
-                unit.logical_unit_id: unit
-                for unit in (knowledge.units(unit_ids) if unit_ids else ())
-                if isinstance(unit, InformationUnit)
-            }
-            documents = {
-                document.document_id: document
-                for document in (knowledge.documents(document_ids) if document_ids else ())
-                if isinstance(document, ProductionDocument)
-            }
-        parts: list[FoundUnit | FoundDocumentPart] = []
-        for hit in hits:
-            unit = units.get(UnitId(hit.owner_id))
-            document = documents.get(hit.document_id)
-            if hit.collection is Collection.INFORMATION_UNITS and unit is not None:
-                parts.append(FoundUnit(unit, hit.score))
-            elif hit.collection is Collection.PRODUCTION_DOCUMENTS and document is not None:
-                live = document_version_key(document.document_id, document.revision)
-                if hit.version_key == live and not document.has_units:
-                    text = document.body[hit.char_start : hit.char_end]
-                    span = TextSpan(text, hit.char_start, hit.char_end)
-                    parts.append(FoundDocumentPart(document, span, hit.score))
-        return parts
 
     def _leave(
         self,
@@ -693,9 +688,8 @@ class RetrievalService:
             signal is not None
             and signal.kind is FallbackKind.WEAK_THREAD
             and resolution is not None
-            and found.retrieval_policy is not None
         ):
-            weak = weak_threads(resolution, found.facts, found.retrieval_policy)
+            weak = weak_threads(resolution, found.facts, question.rules.retrieval)
         gaps = gap_signals(asked.text, asked.lane, pack, weak, asked.query_id) if signal else ()
         out.write(events, pack, gaps)
         return Answer(
@@ -704,12 +698,45 @@ class RetrievalService:
             source=source,
             resolution=resolution,
             facts=found.facts,
-            retrieval_policy=found.retrieval_policy,
+            retrieval_policy=None if resolution is None else question.rules.retrieval,
             hits=found.search.hits,
             filtered=found.filtered,
             stale=stale,
             timings=question.timings,
         )
+
+
+def _read_found(
+    knowledge: KnowledgeReader, hits: Sequence[SearchHit]
+) -> list[FoundUnit | FoundDocumentPart]:
+    """The texts of hits as they are now, in their order; what is gone or was cut from another revision is left out."""
+    unit_ids = [UnitId(h.owner_id) for h in hits if h.collection is Collection.INFORMATION_UNITS]
+    document_ids = [
+        DocumentId(h.owner_id) for h in hits if h.collection is Collection.PRODUCTION_DOCUMENTS
+    ]
+    units = {
+        unit.logical_unit_id: unit
+        for unit in (knowledge.units(unit_ids) if unit_ids else ())
+        if isinstance(unit, InformationUnit)
+    }
+    documents = {
+        document.document_id: document
+        for document in (knowledge.documents(document_ids) if document_ids else ())
+        if isinstance(document, ProductionDocument)
+    }
+    parts: list[FoundUnit | FoundDocumentPart] = []
+    for hit in hits:
+        unit = units.get(UnitId(hit.owner_id))
+        document = documents.get(hit.document_id)
+        if hit.collection is Collection.INFORMATION_UNITS and unit is not None:
+            parts.append(FoundUnit(unit, hit.score))
+        elif hit.collection is Collection.PRODUCTION_DOCUMENTS and document is not None:
+            live = document_version_key(document.document_id, document.revision)
+            if hit.version_key == live and not document.has_units:
+                text = document.body[hit.char_start : hit.char_end]
+                span = TextSpan(text, hit.char_start, hit.char_end)
+                parts.append(FoundDocumentPart(document, span, hit.score))
+    return parts
 
 
 _CITATION_CHARS = 500

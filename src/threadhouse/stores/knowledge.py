@@ -76,24 +76,14 @@ class KnowledgeReader:
         Raises:
             ConfigurationError: No version is activated, or its permission grants are malformed.
         """
-        rows = self._all("knowledge_policy", {})
-        if not rows:
-            message = "cong.audience_filter_policy has no activated version; insert one, nothing is visible without it."
-            raise ConfigurationError(message)
-        try:
-            lanes = {Audience(row["audience"]): _lane_policy(row) for row in rows}
-        except ValueError as error:
-            # pydantic's ValidationError is a ValueError as well.
-            message = f"cong.audience_filter_policy version {rows[0]['policy_version']} cannot be read: {_first_line(error)}"
-            raise ConfigurationError(message) from error
-        return AudiencePolicy(int(rows[0]["policy_version"]), lanes)
+        return audience_policy_of(self._all("knowledge_policy", {}))
 
     def units(
         self, unit_ids: Sequence[UnitId] | None = None
     ) -> Iterator[InformationUnit | UnreadableRow]:
         """Live units with their texts, in order of id; streamed."""
         params = {"unit_ids": None if unit_ids is None else list(unit_ids)}
-        for row in self._stream("knowledge_units", params):
+        for row in self._rows_of("knowledge_units", params, unit_ids):
             yield _read(
                 InformationUnit, "source.information_unit", row, "logical_unit_id", _unit_fault
             )
@@ -113,7 +103,7 @@ class KnowledgeReader:
     ) -> Iterator[ProductionDocument | UnreadableRow]:
         """Documents with their texts, in order of id; streamed."""
         params = {"document_ids": None if document_ids is None else list(document_ids)}
-        for row in self._stream("knowledge_documents", params):
+        for row in self._rows_of("knowledge_documents", params, document_ids):
             yield _read(ProductionDocument, "source.production_document", row, "document_id")
 
     def threads(
@@ -263,6 +253,13 @@ class KnowledgeReader:
         with self._connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(queries.load(query), params).fetchall()
 
+    def _rows_of(
+        self, query: str, params: Mapping[str, Any], ids: Sequence[str] | None
+    ) -> Iterable[DictRow]:
+        """The rows of a few ids in one round trip, of many or all in pages."""
+        is_few = ids is not None and len(ids) <= ROWS_PER_FETCH
+        return self._all(query, params) if is_few else self._stream(query, params)
+
     def _stream(self, query: str, params: Mapping[str, Any]) -> Generator[DictRow, None, None]:
         # A named cursor stays on the server; the number keeps two readings of one table apart.
         name = f"{query}_{next(self._cursor_numbers)}"
@@ -323,6 +320,24 @@ def _readable(rows: Iterable[_T | UnreadableRow], faults: list[UnreadableRow]) -
             faults.append(row)
         else:
             yield row
+
+
+def audience_policy_of(rows: Sequence[DictRow]) -> AudiencePolicy:
+    """The policy that the rows of one version say.
+
+    Raises:
+        ConfigurationError: There are none, or one is malformed.
+    """
+    if not rows:
+        message = "cong.audience_filter_policy has no activated version; insert one, nothing is visible without it."
+        raise ConfigurationError(message)
+    try:
+        lanes = {Audience(row["audience"]): _lane_policy(row) for row in rows}
+    except ValueError as error:
+        # pydantic's ValidationError is a ValueError as well.
+        message = f"cong.audience_filter_policy version {rows[0]['policy_version']} cannot be read: {_first_line(error)}"
+        raise ConfigurationError(message) from error
+    return AudiencePolicy(int(rows[0]["policy_version"]), lanes)
 
 
 def _lane_policy(row: DictRow) -> LanePolicy:

@@ -66,6 +66,11 @@ class Delivery:
         self._connection = connection
         self._memory = memory
 
+    @property
+    def knowledge(self) -> KnowledgeReader:
+        """Reads what this transaction sees, each statement at its own moment."""
+        return KnowledgeReader(self._connection)
+
     def stored_pack(
         self, thread_id: ThreadId, principal: Principal, policy: AudiencePolicy, space_id: str
     ) -> tuple[ContextPack | None, tuple[str, ...]]:
@@ -203,8 +208,8 @@ class PackDelivery:
 
     @contextmanager
     def begin(self) -> Generator[Delivery, None, None]:
-        """Yield a transaction; committed when the body ends, rolled back when it raises."""
-        with self._connections() as connection, connection.transaction():
+        """Yield a transaction: the question's own, or one that is committed when the body ends and rolled back when it raises."""
+        with self._connections() as connection:
             yield Delivery(connection, self._memory)
 
     @contextmanager
@@ -220,11 +225,6 @@ class PackDelivery:
                 if not connection.closed:
                     connection.isolation_level = None
                     connection.read_only = None
-
-    def policy(self) -> AudiencePolicy:
-        """The audience policy in force now."""
-        with self._connections() as connection:
-            return KnowledgeReader(connection).policy()
 
     def build(self, thread_id: ThreadId, principal: Principal, space_id: str) -> LiveBuild:
         """Build the pack of one thread for one reader from what is there now."""

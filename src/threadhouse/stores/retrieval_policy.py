@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from psycopg import Connection
-from psycopg.rows import TupleRow, dict_row
+from psycopg.rows import DictRow, TupleRow, dict_row
 from psycopg.types.json import Jsonb
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -51,9 +51,16 @@ def read_retrieval_policy(connection: Connection[TupleRow], space_id: str) -> Re
         ConfigurationError: No version is activated, or the row cannot be read.
     """
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(
-            queries.load("retrieval_policy_read"), {"space_id": space_id}
-        ).fetchone()
+        cursor.execute(queries.load("retrieval_policy_read"), {"space_id": space_id})
+        return retrieval_policy_of(cursor.fetchone())
+
+
+def retrieval_policy_of(row: DictRow | None) -> RetrievalPolicy:
+    """What a row of ``retrieval_policy_read`` says.
+
+    Raises:
+        ConfigurationError: There is none, or it cannot be read.
+    """
     if row is None:
         message = (
             "cong.retrieval_policy has no activated row for this vector space and none for all; "

@@ -2,5 +2,5 @@
 select policy_version, audience, visibility, readiness, publication_state, risk_class, authority
      , lifecycle_stage, data_classification, permission_grants
 from cong.audience_filter_policy
-where policy_version = (select max(policy_version) from cong.audience_filter_policy where activated_at <= now())
+where policy_version = (select max(policy_version) from cong.audience_filter_policy where activated_at <= statement_timestamp())
 order by audience

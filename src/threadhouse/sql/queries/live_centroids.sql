@@ -8,7 +8,7 @@ with wanted as materialized
   where p.physical = %(physical)s and p.owner_id = any (%(owner_ids)s) )
 , policy as
 ( select * from cong.audience_filter_policy
-  where policy_version = (select max(policy_version) from cong.audience_filter_policy where activated_at <= now()) )
+  where policy_version = (select max(policy_version) from cong.audience_filter_policy where activated_at <= statement_timestamp()) )
 select w.owner_id, w.version_key
      , coalesce(t.visibility, seen.visibility) as visibility
      , coalesce(t.readiness, seen.readiness) as readiness

@@ -16,7 +16,7 @@ with asked as
        and i.data_classification not in ('secret', 'blocked'), false) as is_visible
   from asked a join source.information_unit i using (logical_unit_id) )
 select t.input_revision as current_input_revision
-     , (select max(policy_version) from cong.audience_filter_policy where activated_at <= now()) as current_policy_version
+     , (select max(policy_version) from cong.audience_filter_policy where activated_at <= statement_timestamp()) as current_policy_version
      , c.pack_id, c.input_revision, c.policy_version, c.space_id, c.code_version
      , f.live_count, f.hidden
 from (select count(*) filter (where is_live) as live_count

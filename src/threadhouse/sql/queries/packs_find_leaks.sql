@@ -1,7 +1,7 @@
 -- Every unit of every servable pack against its current labels and the policy in force; allow-lists only, missing hides.
 with policy as
 ( select * from cong.audience_filter_policy
-  where policy_version = (select max(policy_version) from cong.audience_filter_policy where activated_at <= now()) )
+  where policy_version = (select max(policy_version) from cong.audience_filter_policy where activated_at <= statement_timestamp()) )
 , member as
 ( select c.thread_id, c.lane, u ->> 'logical_unit_id' as logical_unit_id, u ->> 'canonical_address' as canonical_address
        , u ->> 'unit_version_id' as unit_version_id

@@ -1,6 +1,6 @@
 -- One lookup: the stored pack, what it was built from, and what it would be built from now.
 select t.input_revision as current_input_revision
-     , (select max(policy_version) from cong.audience_filter_policy where activated_at <= now()) as current_policy_version
+     , (select max(policy_version) from cong.audience_filter_policy where activated_at <= statement_timestamp()) as current_policy_version
      , c.input_revision, c.policy_version, c.space_id, c.code_version
      , c.pack::text as pack
 from source.semantic_thread t

@@ -2,7 +2,7 @@
 with latest as
 ( select coalesce(max(policy_version), 0) as policy_version from cong.retrieval_policy )
 , in_force as
-( select max(policy_version) as policy_version from cong.retrieval_policy where activated_at <= now() )
+( select max(policy_version) as policy_version from cong.retrieval_policy where activated_at <= statement_timestamp() )
 insert into cong.retrieval_policy
 ( policy_version, space_id, coefficients, scales, ranking, single_threshold, match_threshold, candidate_floor, candidate_limit, fitted_on )
 select latest.policy_version + 1, %(space_id)s, %(coefficients)s::jsonb, %(scales)s::jsonb, %(ranking)s::jsonb
