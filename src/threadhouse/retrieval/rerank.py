@@ -120,31 +120,30 @@ def tag_strength(asked: AskedTerms, metadata: Mapping[str, Json]) -> float:
     """1 when the question names a tag in full, else 0."""
     tags = metadata.get("tags")
     named = isinstance(tags, list) and any(
-        isinstance(tag, str) and _names(asked, tag) for tag in tags
+        isinstance(tag, str) and _named(asked, _words(tag)) for tag in tags
     )
     return float(named)
 
 
 def path_strength(asked: AskedTerms, metadata: Mapping[str, Json]) -> float:
     """1 when the question mentions the whole path, else the likeness of question and path."""
-    path = fold(_text(metadata, "path")).strip("/")
-    if not path:
+    path = _path(_text(metadata, "path"))
+    if not path.folded:
         return 0.0
-    if path in asked.folded_text:
+    if path.folded in asked.folded_text:
         return 1.0
-    return _likeness(asked.folded, _terms(path, TermForm.FOLDED))
+    return _likeness(asked.folded, path.terms)
 
 
 def basename_strength(asked: AskedTerms, metadata: Mapping[str, Json]) -> float:
     """1 when the question names the file without its ending, else 0."""
-    name = _text(metadata, "path").rpartition("/")[2]
-    return float(_names(asked, name.rpartition(".")[0] or name))
+    return float(_named(asked, _path(_text(metadata, "path")).basename))
 
 
 def directory_strength(asked: AskedTerms, metadata: Mapping[str, Json]) -> float:
     """1 when the question names a directory of the path, else 0."""
-    directories = _text(metadata, "path").split("/")[:-1]
-    return float(any(_names(asked, directory) for directory in directories))
+    directories = _path(_text(metadata, "path")).directories
+    return float(any(_named(asked, directory) for directory in directories))
 
 
 BOOSTS: tuple[Boost, ...] = (
@@ -159,9 +158,30 @@ BOOSTS: tuple[Boost, ...] = (
 )
 
 
-def _names(asked: AskedTerms, name: str) -> bool:
-    terms = _words(name, TermForm.FOLDED)
-    return bool(terms) and terms <= asked.folded
+def _named(asked: AskedTerms, words: frozenset[str]) -> bool:
+    return bool(words) and words <= asked.folded
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """The parts of a path that boosts compare, folded."""
+
+    folded: str
+    terms: frozenset[str]
+    basename: frozenset[str]
+    directories: tuple[frozenset[str], ...]
+
+
+@lru_cache(maxsize=_REMEMBERED_TEXTS)
+def _path(text: str) -> _Path:
+    *directories, name = text.split("/")
+    folded = fold(text).strip("/")
+    return _Path(
+        folded=folded,
+        terms=_terms(folded, TermForm.FOLDED),
+        basename=_words(name.rpartition(".")[0] or name),
+        directories=tuple(_words(directory) for directory in directories),
+    )
 
 
 def _likeness(question: frozenset[str], other: frozenset[str]) -> float:
@@ -176,8 +196,8 @@ def _terms(text: str, form: TermForm) -> frozenset[str]:
 
 
 @lru_cache(maxsize=_REMEMBERED_TEXTS)
-def _words(text: str, form: TermForm) -> frozenset[str]:
-    return frozenset(_plain_number(word) for word in split_terms(text, form))
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_plain_number(word) for word in split_terms(text, TermForm.FOLDED))
 
 
 def _plain_number(word: str) -> str:

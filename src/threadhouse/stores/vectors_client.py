@@ -139,8 +139,11 @@ class ClientVectorStore:
         Raises:
             CollectionUnknownError: It does not exist or was not made by Threadhouse.
         """
+        # A physical name says space and generation, so what it was made for never changes; a question names it at once and
+        # saves two requests. An alias is resolved each time.
+        if collection in self._manifests:
+            return self._manifests[collection]
         physical = self.resolve(collection)
-        # A manifest never changes, but a dropped collection may come back as another one: only the name is cached.
         if physical not in self._manifests:
             with self._calling(physical):
                 stored = self._client.get_collection(physical).config.metadata

@@ -29,9 +29,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import numpy as np
@@ -90,9 +91,16 @@ _UNPUBLISHED = "unpublished"
 _PART = ".part-"  # a directory that is being written or removed; nobody reads it, the next writer sweeps it away
 
 
+_Seen: TypeAlias = tuple[int, int, int]
+"""Inode, time of change in ns and size of a file that is only ever replaced: the same three, the same content."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Layout:
     root: Path
+    _remembered: dict[Path, tuple[_Seen, str]] = field(
+        default_factory=dict[Path, tuple[_Seen, str]], compare=False
+    )
 
     @property
     def aliases(self) -> Path:
@@ -106,14 +114,24 @@ class _Layout:
 
     def read_aliases(self) -> dict[str, str]:
         try:
-            return cast("dict[str, str]", json.loads(self.aliases.read_text("utf-8")))
+            return cast("dict[str, str]", json.loads(self._read(self.aliases)))
         except FileNotFoundError:
             return {}
+
+    def _read(self, path: Path) -> str:
+        """A small file that `_replace_atomically` writes. Readers look at it for every question; most find it unchanged."""
+        now = path.stat()
+        seen = (now.st_ino, now.st_mtime_ns, now.st_size)
+        remembered = self._remembered.get(path)
+        if remembered is None or remembered[0] != seen:
+            # Replaced after the look: it is then read again next time, since the older look is remembered with it.
+            remembered = self._remembered[path] = (seen, path.read_text("utf-8"))
+        return remembered[1]
 
     def current_seq(self, physical: str) -> int | None:
         """The copy that readers open; None when there is none yet."""
         try:
-            pointer = (self.published(physical) / _CURRENT).read_text("utf-8")
+            pointer = self._read(self.published(physical) / _CURRENT)
         except FileNotFoundError:
             return None
         # A damaged pointer counts as none, so that the next publish writes it again.
@@ -248,6 +266,8 @@ def _request(manifest: CollectionManifest, query: VectorQuery) -> edge.QueryRequ
     )
 
 
+# A reader asks with the same few filters again and again, and hundreds of values take a while to convert.
+@lru_cache(maxsize=256)
 def _filter(pairs: tuple[tuple[str, tuple[str, ...]], ...]) -> edge.Filter:
     return edge.Filter(
         must=[
@@ -380,9 +400,8 @@ class _EdgeSearcher(ABC):
                     list({hit.id for hits in found for hit in hits}), True, False
                 )
             }
-        points = {point_id: UUID(str(point_id)) for point_id in payloads}
         return [
-            [ScoredPoint(points[hit.id], hit.score, payloads[hit.id]) for hit in hits]
+            [ScoredPoint(cast("UUID", hit.id), hit.score, payloads[hit.id]) for hit in hits]
             for hits in found
         ]
 
@@ -647,9 +666,9 @@ class EdgeWriter(_EdgeSearcher):
                 wal_enabled=True,
             ),
         )
-        for field in KEYWORD_FIELDS:
+        for name in KEYWORD_FIELDS:
             shard.update(
-                edge.UpdateOperation.create_field_index(field, edge.PayloadSchemaType.Keyword)
+                edge.UpdateOperation.create_field_index(name, edge.PayloadSchemaType.Keyword)
             )
         shard.flush()
         shard.close()
