@@ -6,8 +6,10 @@ Does not belong here: what any store answers (``test_vector_store_contract``).
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -22,11 +24,12 @@ import pytest
 
 from threadhouse.retrieval.errors import CollectionUnknownError, StoreLockedError
 from threadhouse.retrieval.models import (
-    AllOf,  # noqa: F401  # the child processes take their names from this module
+    AllOf,  # the child processes take their names from this module
+    Json,
     SparseVector,
     StoredPoint,
     VectorPoint,
-    VectorQuery,  # noqa: F401  # as above
+    VectorQuery,  # as above
     Vectors,
     VectorSpace,
 )
@@ -497,3 +500,67 @@ def test_a_pointer_that_names_no_copy_is_mended_by_the_next_publish(
         writer.publish(ALIAS)
     with EdgeReader(home) as reader:
         assert reader.count(ALIAS) == POINTS
+
+
+FLAGS: dict[str, tuple[str | None, ...]] = {
+    "visibility": ("public", "internal", None),
+    "readiness": ("published", "draft"),
+    "authority": ("enacted",),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_reader_leaves_out_only_conditions_that_every_point_fulfils(
+    tmp_path: Path, seed: int
+) -> None:
+    """Each state of the collection narrows filters anew: what held of every point yesterday may hide one today."""
+    chance = random.Random(seed)
+    choices = {
+        field: chance.sample(values, chance.randint(1, len(values)))
+        for field, values in FLAGS.items()
+    }
+
+    def point(number: int) -> VectorPoint:
+        flags = {field: chance.choice(values) for field, values in choices.items()}
+        stored: dict[str, Json] = {name: flag for name, flag in flags.items() if flag is not None}
+        [made] = make_points(number, number + 1)
+        return dataclasses.replace(made, payload={"document_id": "d", "metadata": stored})
+
+    def sees(stored: StoredPoint, where: AllOf) -> bool:
+        metadata = stored.payload["metadata"]
+        assert isinstance(metadata, dict)
+        return all(metadata.get(field.split(".")[1]) in allowed for field, allowed in where.allowed)
+
+    filters = [
+        AllOf(
+            tuple(
+                (
+                    f"metadata.{field}",
+                    tuple(v for v in chance.sample(values, chance.randint(1, len(values))) if v)
+                    or ("none",),
+                )
+                for field, values in FLAGS.items()
+            )
+        )
+        for _ in range(12)
+    ]
+    term = SparseVector((1, 2), (1.0, 1.0))
+    with EdgeWriter(tmp_path) as writer, EdgeReader(tmp_path) as reader:
+        writer.ensure_collection(ALIAS, SPACE)
+        for state in range(3):
+            writer.upsert(ALIAS, SPACE.space_id, [point(10 * state + n) for n in range(10)])
+            writer.publish(ALIAS)
+            everything = list(writer.scroll(ALIAS))
+            for where in [*filters, *filters]:
+                lists = [
+                    VectorQuery(make_query(), where, 100),
+                    VectorQuery(term, where, 100, "bm25_accented"),
+                ]
+                dense, words = reader.search_batch(ALIAS, lists)
+                assert {hit.point_id for hit in dense} == {
+                    stored.point_id for stored in everything if sees(stored, where)
+                }
+                assert [(hit.point_id, hit.score) for hit in words] == [
+                    (hit.point_id, pytest.approx(hit.score))
+                    for hit in writer.search_batch(ALIAS, lists)[1]
+                ]

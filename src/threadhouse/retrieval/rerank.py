@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from uuid import UUID
 
 from threadhouse.retrieval.bm25 import TermForm, split_terms, word_pairs
 from threadhouse.retrieval.models import Json
@@ -100,9 +101,9 @@ def _boosted(hit: SearchHit, asked: AskedTerms, boosts: Sequence[Boost]) -> Sear
     )
 
 
-def _order(hit: SearchHit) -> tuple[float, str, int, str, str]:
+def _order(hit: SearchHit) -> tuple[float, str, int, str, UUID]:
     # Everything before the point id is the same for a legacy and a unit hit of one place in one document.
-    return (-hit.score, hit.document_id, hit.char_start, hit.owner_id, str(hit.point_id))
+    return (-hit.score, hit.document_id, hit.char_start, hit.owner_id, hit.point_id)
 
 
 def title_strength(asked: AskedTerms, metadata: Mapping[str, Json]) -> float:

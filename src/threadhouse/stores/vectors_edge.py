@@ -91,6 +91,12 @@ _UNPUBLISHED = "unpublished"
 _PART = ".part-"  # a directory that is being written or removed; nobody reads it, the next writer sweeps it away
 
 
+_Conditions: TypeAlias = "tuple[tuple[str, tuple[str, ...]], ...]"
+"""Fields and their allowed values, all of which must hold (``vectors.conditions``)."""
+
+_REMEMBERED_FILTERS = 256
+"""Lanes times languages times sets of permissions that are asked with; more start over."""
+
 _Seen: TypeAlias = tuple[int, int, int]
 """Inode, time of change in ns and size of a file that is only ever replaced: the same three, the same content."""
 
@@ -225,10 +231,37 @@ def _copy_shard(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """An open shard and what it was made for."""
+    """An open shard and what it was made for. ``narrowed`` remembers filters of a copy that never changes; else None."""
 
     shard: edge.EdgeShard
     manifest: CollectionManifest
+    narrowed: dict[_Conditions, _Conditions | None] | None = None
+
+    def narrow(self, pairs: _Conditions) -> _Conditions | None:
+        """The conditions that make a difference here; None when nothing fulfils one of them.
+
+        In a published copy a condition that every point fulfils need not be asked again: seven conditions cost a question as much
+        as the search itself, and in most hubs all but one or two are fulfilled by everything. One is always kept, because the
+        word statistics of a search are of the points that fulfil its filter.
+        """
+        if self.narrowed is None or not pairs:
+            return pairs
+        if pairs not in self.narrowed:
+            if len(self.narrowed) >= _REMEMBERED_FILTERS:
+                self.narrowed.clear()
+            self.narrowed[pairs] = self._narrowed(pairs)
+        return self.narrowed[pairs]
+
+    def _narrowed(self, pairs: _Conditions) -> _Conditions | None:
+        points = self.shard.count(edge.CountRequest(exact=True))
+        counts = [
+            self.shard.count(edge.CountRequest(exact=True, filter=_filter((pair,))))
+            for pair in pairs
+        ]
+        if 0 in counts:
+            return None
+        telling = [pair for pair, count in zip(pairs, counts, strict=True) if count < points]
+        return tuple(telling) or pairs[:1]
 
 
 def _read_manifest(folder: Path, physical: str) -> CollectionManifest:
@@ -239,9 +272,9 @@ def _read_manifest(folder: Path, physical: str) -> CollectionManifest:
     return CollectionManifest.from_json(stored, physical)
 
 
-def _request(manifest: CollectionManifest, query: VectorQuery) -> edge.QueryRequest | None:
+def _request(opened: _Open, query: VectorQuery) -> edge.QueryRequest | None:
     """One query without payloads; None when nothing can match."""
-    vector = query.vector
+    vector, manifest = query.vector, opened.manifest
     nearest: edge.Query
     if isinstance(vector, Vectors):
         nearest = edge.Query.Nearest(query_row(manifest, vector), using=vector.space_id)
@@ -253,7 +286,10 @@ def _request(manifest: CollectionManifest, query: VectorQuery) -> edge.QueryRequ
     is_empty = isinstance(vector, SparseVector) and not vector.indices
     if pairs is None or query.limit < 1 or is_empty:
         return None
-    allowed = _filter(pairs)
+    telling = opened.narrow(pairs)
+    if telling is None:
+        return None
+    allowed = _filter(telling)
     # Statistics over the whole collection would still count deleted points until the next vacuum, and would
     # let an asker infer from scores how often a word occurs in what is hidden from them.
     idf = edge.IdfParams(corpus=allowed) if isinstance(vector, SparseVector) else None
@@ -267,8 +303,8 @@ def _request(manifest: CollectionManifest, query: VectorQuery) -> edge.QueryRequ
 
 
 # A reader asks with the same few filters again and again, and hundreds of values take a while to convert.
-@lru_cache(maxsize=256)
-def _filter(pairs: tuple[tuple[str, tuple[str, ...]], ...]) -> edge.Filter:
+@lru_cache(maxsize=_REMEMBERED_FILTERS)
+def _filter(pairs: _Conditions) -> edge.Filter:
     return edge.Filter(
         must=[
             edge.FieldCondition(field, match=edge.MatchAny(list(allowed)))
@@ -388,20 +424,20 @@ class _EdgeSearcher(ABC):
             SpaceMismatchError: A vector is of another space or of a passage, or there is no such BM25 vector.
         """
         with self._opened(self.resolve(collection)) as opened:
-            requests = [_request(opened.manifest, query) for query in queries]
+            requests = [_request(opened, query) for query in queries]
             asked = [request for request in requests if request is not None]
-            answers = (
-                iter(opened.shard.query_batch(edge.QueryBatchRequest(asked))) if asked else iter(())
-            )
-            found = [[] if request is None else next(answers) for request in requests]
+            answers = opened.shard.query_batch(edge.QueryBatchRequest(asked)) if asked else []
+            # Every look at a hit's id makes a new object of it, so there is one.
+            scored = iter([[(cast("UUID", hit.id), hit.score) for hit in hits] for hits in answers])
+            found = [[] if request is None else next(scored) for request in requests]
+            distinct = dict.fromkeys(point_id for hits in found for point_id, _ in hits)
+            records = opened.shard.retrieve(cast("list[edge.PointId]", list(distinct)), True, False)
             payloads = {
-                record.id: cast("dict[str, Json]", record.payload or {})
-                for record in opened.shard.retrieve(
-                    list({hit.id for hits in found for hit in hits}), True, False
-                )
+                cast("UUID", record.id): cast("dict[str, Json]", record.payload or {})
+                for record in records
             }
         return [
-            [ScoredPoint(cast("UUID", hit.id), hit.score, payloads[hit.id]) for hit in hits]
+            [ScoredPoint(point_id, score, payloads[point_id]) for point_id, score in hits]
             for hits in found
         ]
 
@@ -523,7 +559,7 @@ class EdgeReader(_EdgeSearcher):
             manifest = _read_manifest(folder, physical)
             shard = edge.EdgeShard.load(str(folder / _SHARD))
             kept = True
-            return _Copy(seq, _Open(shard, manifest), lease)
+            return _Copy(seq, _Open(shard, manifest, {}), lease)
         finally:
             if not kept:
                 os.close(lease)
