@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from threadhouse.retrieval.audience import (
     FILTERED_FIELDS,
+    HIGH_RISK_CONSENT,
     NEVER_SHOWN,
     AudiencePolicy,
     Labels,
@@ -68,6 +69,9 @@ labels = st.builds(
     lifecycle_stage=st.none() | st.sampled_from(LifecycleStage),
     data_classification=st.none() | st.sampled_from(DataClassification),
 )
+ROLES = ["author", "reviewer"]
+SCOPES = ["authoring", "reviewing"]
+permission_sets = st.dictionaries(st.sampled_from(ROLES + SCOPES), some(PERMISSIONS), max_size=3)
 grants = st.dictionaries(
     st.sampled_from(PERMISSIONS),
     st.fixed_dictionaries({}, optional={name: some(words) for name, words in VOCABULARY.items()}),
@@ -77,6 +81,8 @@ lanes = st.builds(
     LanePolicy,
     **{name: mostly(words) for name, words in VOCABULARY.items()},
     permission_grants=grants,
+    role_grants=permission_sets,
+    task_scope_limits=permission_sets,
 )
 policies = st.builds(
     AudiencePolicy,
@@ -88,6 +94,9 @@ principals = st.builds(
     subject=st.just("somebody"),
     audience=st.sampled_from(Audience),
     tool_permissions=some(PERMISSIONS),
+    roles=some(ROLES),
+    task_scopes=st.just(frozenset[str]()) | some(SCOPES),
+    classifications=some(["unclassified", "confidential", "secret", "unheard of"]),
     high_risk_consents=some(["*", "unit-1"]),
 )
 
@@ -95,10 +104,15 @@ principals = st.builds(
 @st.composite
 def readable(draw: st.DrawFn) -> tuple[Labels, Principal, AudiencePolicy]:
     """Labels, a principal and a policy under which it is visible: the interesting half, by construction."""
-    principal = draw(principals)
+    principal = replace(draw(principals), classifications=frozenset({"confidential"}))
     lane = draw(lanes)
+    consents = HIGH_RISK_CONSENT in principal.high_risk_consents
     value_of = {
-        name: draw(st.sampled_from([w for w in words if w not in NEVER_SHOWN]))
+        name: draw(
+            st.sampled_from(
+                [w for w in words if w not in NEVER_SHOWN and (w != "high" or consents)]
+            )
+        )
         for name, words in VOCABULARY.items()
     }
     lane = replace(lane, **{n: getattr(lane, n) | {v} for n, v in value_of.items()})
@@ -239,20 +253,88 @@ def test_an_audience_without_a_policy_row_sees_nothing(
 
 
 @given(case=readable())
-def test_high_risk_needs_a_consent_unless_the_policy_says_so(
+def test_high_risk_takes_a_consent_whatever_the_policy_says(
+    case: tuple[Labels, Principal, AudiencePolicy],
+) -> None:
+    given_labels, principal, policy = case
+    everything = frozenset(RiskClass)
+    lane = replace(
+        policy.lanes[principal.audience],
+        risk_class=everything,
+        permission_grants={p: {"risk_class": everything} for p in PERMISSIONS},
+    )
+    risky = replace(given_labels, flags=replace(given_labels.flags, risk_class=RiskClass.HIGH))
+    open_policy = AudiencePolicy(1, {principal.audience: lane})
+    assert not visible(risky, replace(principal, high_risk_consents=frozenset()), open_policy)
+    consenting = replace(principal, high_risk_consents=frozenset({HIGH_RISK_CONSENT}))
+    allowed = allowed_values(consenting, open_policy)
+    assert "high" in allowed["risk_class"]
+
+
+@given(case=readable())
+def test_classified_material_takes_a_clearance_whatever_the_policy_says(
     case: tuple[Labels, Principal, AudiencePolicy],
 ) -> None:
     given_labels, principal, policy = case
     lane = replace(
-        policy.lanes[principal.audience],
-        risk_class=frozenset({"low", "standard"}),
-        permission_grants={},
+        policy.lanes[principal.audience], data_classification=frozenset(DataClassification)
     )
-    risky = replace(given_labels, flags=replace(given_labels.flags, risk_class=RiskClass.HIGH))
-    bare = replace(principal, tool_permissions=frozenset())
-    sees = visible(risky, bare, AudiencePolicy(1, {principal.audience: lane}))
-    # The other labels were visible by the lane alone or by a permission that is gone now; only consent can open risk.
-    assert not sees or "*" in principal.high_risk_consents
+    classified = replace(given_labels, data_classification=DataClassification.CONFIDENTIAL)
+    open_policy = AudiencePolicy(1, {principal.audience: lane})
+    uncleared = replace(principal, classifications=frozenset({"unclassified"}))
+    assert not visible(classified, uncleared, open_policy)
+    assert visible(classified, principal, open_policy) == visible(
+        replace(classified, data_classification=DataClassification.UNCLASSIFIED),
+        principal,
+        open_policy,
+    )
+
+
+@given(principal=principals, policy=policies, role=st.sampled_from(ROLES))
+def test_a_role_holds_its_permissions_and_nothing_else(
+    principal: Principal, policy: AudiencePolicy, role: str
+) -> None:
+    assume(principal.audience in policy.lanes)
+    lane = policy.lanes[principal.audience]
+    by_role = replace(principal, roles=frozenset({role}), tool_permissions=frozenset())
+    by_permission = replace(
+        principal, roles=frozenset(), tool_permissions=lane.role_grants.get(role, frozenset())
+    )
+    assert allowed_values(by_role, policy) == allowed_values(by_permission, policy)
+
+
+@given(principal=principals, policy=policies, scope=st.sampled_from([*SCOPES, "unheard of"]))
+def test_a_task_scope_only_takes_away(
+    principal: Principal, policy: AudiencePolicy, scope: str
+) -> None:
+    unlimited = allowed_values(replace(principal, task_scopes=frozenset()), policy)
+    limited = allowed_values(replace(principal, task_scopes=frozenset({scope})), policy)
+    assert all(limited[name] <= unlimited[name] for name in FILTERED_FIELDS)
+
+
+@given(principal=principals, policy=policies)
+def test_an_unknown_task_scope_leaves_the_lane_as_it_is(
+    principal: Principal, policy: AudiencePolicy
+) -> None:
+    lost = replace(principal, task_scopes=frozenset({"unheard of"}))
+    bare = replace(
+        principal, task_scopes=frozenset(), roles=frozenset(), tool_permissions=frozenset()
+    )
+    assert allowed_values(lost, policy) == allowed_values(bare, policy)
+
+
+@given(principal=principals, policy=policies)
+def test_words_outside_the_vocabulary_are_in_no_list(
+    principal: Principal, policy: AudiencePolicy
+) -> None:
+    lanes_with_noise = {
+        audience: replace(
+            lane, **{n: getattr(lane, n) | {"Public", "", "all"} for n in FILTERED_FIELDS}
+        )
+        for audience, lane in policy.lanes.items()
+    }
+    noisy = AudiencePolicy(policy.version, lanes_with_noise)
+    assert allowed_values(principal, noisy) == allowed_values(principal, policy)
 
 
 @given(case=readable(), data=st.data())

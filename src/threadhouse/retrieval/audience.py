@@ -1,21 +1,29 @@
 """Who may see what: one predicate, and the vector filter generated from the same policy.
 
 Belongs here: the policy as a value, the predicate, what is derived from both. Allow-lists only; missing or unknown hides.
-Does not belong here: where a policy is stored, who the principal is (tokens), or how a store applies a filter.
+Does not belong here: how a policy is written down (retrieval.policy_documents) or stored, who the principal is (tokens), or how a
+store applies a filter.
+
+The database decides the same way in ``cong.allowed_by_policy`` and ``cong.sees``; a property test holds them against this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from threadhouse.retrieval.models import (
     AllOf,
     Audience,
+    Authority,
     DataClassification,
     Flags,
     LifecycleStage,
     Principal,
+    PublicationState,
+    Readiness,
+    RiskClass,
+    Visibility,
 )
 
 FILTERED_FIELDS: tuple[str, ...] = (
@@ -29,8 +37,19 @@ FILTERED_FIELDS: tuple[str, ...] = (
 )
 """Fields that decide visibility; AND between fields, OR within one field's allow-list."""
 
+VOCABULARY: Mapping[str, frozenset[str]] = {
+    "visibility": frozenset(word.value for word in Visibility),
+    "readiness": frozenset(word.value for word in Readiness),
+    "publication_state": frozenset(word.value for word in PublicationState),
+    "risk_class": frozenset(word.value for word in RiskClass),
+    "authority": frozenset(word.value for word in Authority),
+    "lifecycle_stage": frozenset(word.value for word in LifecycleStage),
+    "data_classification": frozenset(word.value for word in DataClassification),
+}
+"""The words of each field. Any other word in a policy or in a label admits nothing, in whatever case it is written."""
+
 HIGH_RISK_CONSENT = "*"
-"""A principal whose ``high_risk_consents`` holds this may see ``risk_class`` high, whatever the audience."""
+"""A principal whose ``high_risk_consents`` holds this may see ``risk_class`` high, whatever the audience. No policy opens it."""
 
 NEVER_SHOWN: frozenset[str] = frozenset({DataClassification.SECRET, DataClassification.BLOCKED})
 """Data classifications that no policy and no permission can open."""
@@ -38,7 +57,13 @@ NEVER_SHOWN: frozenset[str] = frozenset({DataClassification.SECRET, DataClassifi
 
 @dataclass(frozen=True, slots=True)
 class LanePolicy:
-    """Allow-lists of one audience, and what each permission adds to them."""
+    """Allow-lists of one audience, and what its members can hold beyond them.
+
+    Attributes:
+        permission_grants: By permission and field, the values that holding it adds.
+        role_grants: Permissions that a role holds.
+        task_scope_limits: Permissions that count inside a task; a principal with scopes keeps only what one of them names.
+    """
 
     visibility: frozenset[str]
     readiness: frozenset[str]
@@ -49,6 +74,10 @@ class LanePolicy:
     data_classification: frozenset[str]
     permission_grants: Mapping[str, Mapping[str, frozenset[str]]] = field(
         default_factory=dict[str, Mapping[str, frozenset[str]]]
+    )
+    role_grants: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    task_scope_limits: Mapping[str, frozenset[str]] = field(
+        default_factory=dict[str, frozenset[str]]
     )
 
 
@@ -78,8 +107,22 @@ class Labels:
         return value
 
 
+def held_permissions(principal: Principal, lane: LanePolicy) -> frozenset[str]:
+    """Permissions that count for ``principal``: its own and those of its roles, as far as its tasks go.
+
+    A task scope only takes away: without one nothing is limited, with an unknown one alone nothing is left.
+    """
+    held = set(principal.tool_permissions)
+    for role in principal.roles:
+        held |= lane.role_grants.get(role, frozenset())
+    if principal.task_scopes:
+        limits = (lane.task_scope_limits.get(scope, frozenset()) for scope in principal.task_scopes)
+        held &= frozenset[str]().union(*limits)
+    return frozenset(held & lane.permission_grants.keys())
+
+
 def allowed_values(principal: Principal, policy: AudiencePolicy) -> dict[str, frozenset[str]]:
-    """What ``principal`` may see, field by field, after permissions and consents.
+    """What ``principal`` may see, field by field, after permissions, consents and clearances.
 
     Returns:
         One allow-list for each of FILTERED_FIELDS; all empty when the policy has no lane for the audience.
@@ -87,17 +130,21 @@ def allowed_values(principal: Principal, policy: AudiencePolicy) -> dict[str, fr
     lane = policy.lanes.get(principal.audience)
     if lane is None:
         return {name: frozenset() for name in FILTERED_FIELDS}
-    allowed = {
-        f.name: set(getattr(lane, f.name)) for f in fields(lane) if f.name in FILTERED_FIELDS
-    }
-    for permission in principal.tool_permissions:
-        for name, values in lane.permission_grants.get(permission, {}).items():
+    allowed: dict[str, set[str]] = {name: set(getattr(lane, name)) for name in FILTERED_FIELDS}
+    for permission in held_permissions(principal, lane):
+        for name, values in lane.permission_grants[permission].items():
             if name in allowed:
                 allowed[name] |= values
+    # What a policy cannot open by itself: high risk takes a consent, classified material a clearance, the rest nothing opens.
+    allowed["risk_class"].discard(RiskClass.HIGH.value)
     if HIGH_RISK_CONSENT in principal.high_risk_consents:
-        allowed["risk_class"].add("high")
+        allowed["risk_class"].add(RiskClass.HIGH.value)
+    allowed["data_classification"] &= {
+        DataClassification.UNCLASSIFIED.value,
+        *principal.classifications,
+    }
     allowed["data_classification"] -= NEVER_SHOWN
-    return {name: frozenset(values) for name, values in allowed.items()}
+    return {name: frozenset(values & VOCABULARY[name]) for name, values in allowed.items()}
 
 
 def visible(labels: Labels, principal: Principal, policy: AudiencePolicy) -> bool:

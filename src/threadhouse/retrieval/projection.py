@@ -11,13 +11,21 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from threadhouse.retrieval.audience import (
+    HIGH_RISK_CONSENT,
     AudiencePolicy,
     Labels,
     lane_principal,
     visible,
 )
 from threadhouse.retrieval.errors import DeletionBrakeError, EmptySourceError
-from threadhouse.retrieval.models import Audience, Collection, Flags, Json, Principal
+from threadhouse.retrieval.models import (
+    Audience,
+    Collection,
+    DataClassification,
+    Flags,
+    Json,
+    Principal,
+)
 from threadhouse.retrieval.payloads import digest, point_id
 
 DEFAULT_DELETION_SHARE = 0.2
@@ -125,9 +133,14 @@ def probe_principals(policy: AudiencePolicy) -> tuple[Principal, ...]:
                     subject=f"probe:{audience}",
                     audience=audience,
                     tool_permissions=permissions,
+                    classifications=clearances,
                     high_risk_consents=consents,
                 )
-                for consents in (frozenset[str](), frozenset({"*"}))
+                for consents in (frozenset[str](), frozenset({HIGH_RISK_CONSENT}))
+                for clearances in (
+                    frozenset[str](),
+                    frozenset(word.value for word in DataClassification),
+                )
             )
     return tuple(probes)
 
