@@ -39,7 +39,7 @@ _ENGLISH_IN_ENGLISH = FusionWeights(dense=0.7, bm25_accented=0.2, bm25_folded=0.
 # The model was never shown Vietnamese without marks.
 _UNMARKED_IN_VIETNAMESE = FusionWeights(dense=0.2, bm25_accented=0.0, bm25_folded=0.8)
 # Across languages only names and numbers can match as words; every other match is an accident.
-_ACROSS = FusionWeights(dense=0.8, bm25_accented=0.0, bm25_folded=0.0, bm25_names=0.2)
+_ACROSS = FusionWeights(dense=0.75, bm25_accented=0.0, bm25_folded=0.0, bm25_names=0.25)
 # Neither way is good here, so the sum stays below 1: a doubtful English text must not outrank a Vietnamese one.
 _UNMARKED_ACROSS = FusionWeights(dense=0.3, bm25_accented=0.0, bm25_folded=0.0, bm25_names=0.5)
 _UNKNOWN = FusionWeights(dense=0.6, bm25_accented=0.25, bm25_folded=0.15)

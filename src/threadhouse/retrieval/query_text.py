@@ -15,6 +15,7 @@ import regex
 from threadhouse.retrieval.bm25 import PAIR_WEIGHT, TermForm, query_vector
 from threadhouse.retrieval.errors import EmptyTextError, QueryTooLongError
 from threadhouse.retrieval.models import SparseVector, Vectors
+from threadhouse.retrieval.query_centres import take_common_part
 from threadhouse.retrieval.text import fold, has_marks, is_blank, prepare_text
 
 MAX_QUERY_CHARS = 2_000
@@ -58,7 +59,7 @@ class QueryLanguage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PreparedQuery:
-    """A question ready to be searched with. ``text`` is NFC; ``vector`` has shape (1, dim)."""
+    """A question ready to be searched with. ``text`` is NFC; ``vector`` has shape (1, dim), see `query_centres`."""
 
     text: str
     language: QueryLanguage
@@ -94,7 +95,7 @@ def prepare_query(text: str, embed: Callable[[str], Vectors]) -> PreparedQuery:
     return PreparedQuery(
         text=prepared,
         language=language,
-        vector=embed(prepared),
+        vector=take_common_part(embed(prepared), language),
         bm25_accented=query_vector(prepared, TermForm.ACCENTED, pair_weight=pair_weight),
         bm25_folded=query_vector(prepared, TermForm.FOLDED, pair_weight=pair_weight),
         bm25_names=query_vector(names, TermForm.FOLDED, pair_weight=0),
