@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -27,6 +28,8 @@ from threadhouse.retrieval.ranking import ThreadFacts, ranking_handicap, ranking
 from threadhouse.retrieval.resolution import (
     LexicalSignals,
     RetrievalPolicy,
+    log_sum_exp,
+    match_of,
     share_of_strengths,
     strength,
 )
@@ -38,6 +41,7 @@ from threadhouse.retrieval.thread_features import (
     Scales,
     candidate_features,
     centroid_thread,
+    relation_of,
 )
 
 FOLDS = 5
@@ -52,6 +56,9 @@ EXPLICIT_WORTH = 12.0
 FEWEST_QUERIES_TO_FIT = 200
 FEWEST_THREADS_TO_FIT = 15
 """With fewer, only thresholds are fitted: thirty coefficients would learn the queries by heart."""
+
+FEWEST_TO_FIT_A_MATCH = 50
+"""Questions with their thread and without it, each, in one relation."""
 
 SINGLE_PRECISION = 0.95
 """Share of single matches that must be right; the lowest threshold that reaches it is taken."""
@@ -166,6 +173,7 @@ def calibrate(
     space_id: str,
     now: datetime,
     single_precision: float = SINGLE_PRECISION,
+    withheld: Mapping[str, Observation] | None = None,
 ) -> Calibration:
     """Fit a policy for one space, and judge it beside the current one on threads that were not fitted on.
 
@@ -178,6 +186,8 @@ def calibrate(
         space_id: The space of the row.
         now: When the observations were made.
         single_precision: Share of single matches that must be right.
+        withheld: By id of a query, what was observed when its group of threads really was not there. Without one, that is made
+            up by `withhold`, which leaves the scores of search as they are: a real search would raise what is left.
 
     Raises:
         CalibrationError: No query has a right thread among those that were seen.
@@ -187,10 +197,10 @@ def calibrate(
     if not answerable:
         message = "None of the judged queries has its thread among those that the reader sees; check the lane and the thread ids."
         raise CalibrationError(message)
-    judged_now = _judge_all(observations, lambda _: current, now)
+    judged_now = _judge_all(observations, withheld, lambda _: current, now)
     policy, judged, is_refitted = current, judged_now, False
     if len(answerable) >= FEWEST_QUERIES_TO_FIT and len(threads) >= FEWEST_THREADS_TO_FIT:
-        refitted, held_out = _refit(observations, current, now)
+        refitted, held_out = _refit(observations, withheld, current, now)
         if _log_loss(held_out) < _log_loss(judged_now):
             policy, judged, is_refitted = refitted, held_out, True
     policy = _with_thresholds(replace(policy, space_id=space_id), judged, single_precision)
@@ -203,10 +213,14 @@ def calibrate(
 
 
 def evaluate(
-    observations: Sequence[Observation], policy: RetrievalPolicy, *, now: datetime
+    observations: Sequence[Observation],
+    policy: RetrievalPolicy,
+    *,
+    now: datetime,
+    withheld: Mapping[str, Observation] | None = None,
 ) -> CalibrationReport:
     """Judge a policy as it is, with all threads and with a fifth of them withheld at a time."""
-    return _report(_judge_all(observations, lambda _: policy, now), policy)
+    return _report(_judge_all(observations, withheld, lambda _: policy, now), policy)
 
 
 def withhold(observation: Observation, threads: Collection[ThreadId]) -> Observation:
@@ -341,21 +355,28 @@ def _newton(
 
 
 def _refit(
-    observations: Sequence[Observation], start: RetrievalPolicy, now: datetime
+    observations: Sequence[Observation],
+    withheld: Mapping[str, Observation] | None,
+    start: RetrievalPolicy,
+    now: datetime,
 ) -> tuple[RetrievalPolicy, list[_Judged]]:
-    fitted = {fold: _fit(observations, start, now, without=fold) for fold in range(FOLDS)}
-    held_out = _judge_all(observations, lambda fold: fitted[fold], now)
-    return _fit(observations, start, now, without=None), held_out
+    fitted = {fold: _fit(observations, withheld, start, now, without=fold) for fold in range(FOLDS)}
+    held_out = _judge_all(observations, withheld, lambda fold: fitted[fold], now)
+    return _fit(observations, withheld, start, now, without=None), held_out
 
 
 def _fit(
-    observations: Sequence[Observation], start: RetrievalPolicy, now: datetime, without: int | None
+    observations: Sequence[Observation],
+    withheld: Mapping[str, Observation] | None,
+    start: RetrievalPolicy,
+    now: datetime,
+    without: int | None,
 ) -> RetrievalPolicy:
+    seen = [e for e in with_and_without(observations, withheld) if e[0] != without]
     examples = [
         example
-        for fold, observation, weight in _with_and_without(observations)
-        if fold != without
-        and (example := _example(observation, start, now, weight, start.scales)).inputs.size
+        for _, observation, weight in seen
+        if (example := _example(observation, start, now, weight, start.scales)).inputs.size
     ]
     fixed = INPUTS.index("explicit")
     free = np.array([name.endswith(":intercept") for name in INPUTS])
@@ -371,13 +392,56 @@ def _fit(
     coefficients = {
         name: round(float(value), 4) for name, value in zip(names, found, strict=True) if value
     }
-    return replace(start, coefficients={**coefficients, "explicit": EXPLICIT_WORTH})
+    coefficients["explicit"] = EXPLICIT_WORTH
+    matches = _fit_matches(seen, replace(start, coefficients=coefficients), now)
+    return replace(start, coefficients=coefficients | matches)
 
 
-def _with_and_without(
-    observations: Sequence[Observation],
+def _fit_matches(
+    examples: Sequence[tuple[int, Observation, float]], policy: RetrievalPolicy, now: datetime
+) -> dict[str, float]:
+    """What the strengths together say of a thread being there at all, for each relation that has examples of both kinds.
+
+    Fitted after the strengths: what tells threads apart is not what tells whether one of them is right, and one slope for both
+    was sure of too much across languages.
+    """
+    by_relation: dict[str, list[tuple[float, bool, float]]] = defaultdict(list)
+    for _, observation, weight in examples:
+        features = _features(observation, policy.scales)
+        strengths = {
+            t: strength(row, policy.coefficients) + _handicap(observation, t, policy, now)
+            for t, row in features.items()
+        }
+        if strengths:
+            top = max(strengths, key=lambda t: strengths[t])
+            is_there = bool(observation.right & observation.facts.keys())
+            by_relation[relation_of(features[top])].append(
+                (log_sum_exp(strengths.values()), is_there, weight)
+            )
+    found: dict[str, float] = {}
+    for relation, rows in by_relation.items():
+        if min(sum(there for _, there, _ in rows), sum(not there for _, there, _ in rows)) < (
+            FEWEST_TO_FIT_A_MATCH
+        ):
+            continue
+        intercept, slope = fit_coefficients(
+            [np.array([[1.0, value]]) for value, _, _ in rows],
+            [np.zeros(1)] * len(rows),
+            [np.array([there]) for _, there, _ in rows],
+            [weight for _, _, weight in rows],
+            np.array([True, False]),
+        )
+        if slope > 0:
+            found[f"{relation}:match_intercept"] = round(float(intercept), 4)
+            found[f"{relation}:match_slope"] = round(float(slope), 4)
+    return found
+
+
+def with_and_without(
+    observations: Sequence[Observation], withheld: Mapping[str, Observation] | None = None
 ) -> Iterable[tuple[int, Observation, float]]:
     """Every query with its group of threads there and withheld; queries without a right thread once, as they are."""
+    seen_without = withheld or {}
     for observation in observations:
         right = sorted(observation.right & observation.facts.keys())
         if not right:
@@ -386,8 +450,10 @@ def _with_and_without(
             continue
         fold = fold_of(right[0])
         yield fold, observation, 1.0
-        gone = {t for t in observation.facts if fold_of(t) == fold} | observation.right
-        yield fold, withhold(observation, gone), MISSING_WEIGHT
+        if (seen := seen_without.get(observation.query_id)) is None:
+            gone = {t for t in observation.facts if fold_of(t) == fold} | observation.right
+            seen = withhold(observation, gone)
+        yield fold, replace(seen, right=frozenset()), MISSING_WEIGHT
 
 
 def _example(
@@ -433,24 +499,25 @@ def _handicap(
 
 def _judge_all(
     observations: Sequence[Observation],
+    withheld: Mapping[str, Observation] | None,
     policy_of: Callable[[int], RetrievalPolicy],
     now: datetime,
 ) -> list[_Judged]:
     return [
         _judge(observation, policy_of(fold), now, weight)
-        for fold, observation, weight in _with_and_without(observations)
+        for fold, observation, weight in with_and_without(observations, withheld)
     ]
 
 
 def _judge(
     observation: Observation, policy: RetrievalPolicy, now: datetime, weight: float
 ) -> _Judged:
-    scores = share_of_strengths(
-        {
-            t: strength(row, policy.coefficients) + _handicap(observation, t, policy, now)
-            for t, row in _features(observation, policy.scales).items()
-        }
-    )
+    features = _features(observation, policy.scales)
+    strengths = {
+        t: strength(row, policy.coefficients) + _handicap(observation, t, policy, now)
+        for t, row in features.items()
+    }
+    scores = share_of_strengths(strengths, match_of(features, strengths, policy.coefficients))
     ranked = sorted(scores, key=lambda t: (-scores[t], t))
     return _Judged(
         scores=tuple(scores[t] for t in ranked),

@@ -6,15 +6,16 @@ Does not belong here: finding names in a text (references), reading signals (sto
 Every signal is computed from what the reader may see and from nothing else: a thread that the reader does not see has no facts,
 and a thread without facts is no candidate, whatever any signal says of it.
 
-The model is a multinomial logit with a way out: every candidate has a strength, "none of them" has strength 0, and a score is a
-candidate's share of ``exp(strength)``. So scores add up to at most 1, two threads that are equally good get half each and become
-candidates, and what is missing from 1 is the probability that no thread answers.
+The model is a nested logit. Every candidate has a strength; among the threads, a candidate has its share of ``exp(strength)``.
+That any thread answers at all is a logistic function of the log of the sum, with an intercept and a slope for each relation of
+question and texts; with 0 and 1, "none of them" is one more candidate of strength 0. So scores add up to at most 1, two threads
+that are equally good get half each and become candidates, and what is missing from 1 is the probability that no thread answers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -36,6 +37,7 @@ from threadhouse.retrieval.thread_features import (
     Scales,
     candidate_features,
     centroid_thread,
+    relation_of,
 )
 
 if TYPE_CHECKING:
@@ -209,7 +211,7 @@ def resolve_threads(
         + ranking_handicap(parts[thread_id], policy.ranking)
         for thread_id, row in features.items()
     }
-    scores = share_of_strengths(strengths)
+    scores = share_of_strengths(strengths, match_of(features, strengths, policy.coefficients))
     candidates = [
         ThreadCandidate(
             thread_id,
@@ -233,15 +235,48 @@ def strength(row: Features, coefficients: Mapping[str, float]) -> float:
     return math.fsum(coefficients.get(name, 0.0) * value for name, value in row.items())
 
 
-def share_of_strengths(strengths: Mapping[ThreadId, float]) -> dict[ThreadId, float]:
-    """Probabilities of the candidates; together with the one of "none of them", whose strength is 0, they are 1."""
-    top = max(0.0, *strengths.values()) if strengths else 0.0
-    powers = {
-        thread_id: math.exp(max(value - top, -_LARGEST_EXPONENT))
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How strengths say that any thread is right: log-odds ``intercept + slope * log(sum(exp(strength)))``."""
+
+    intercept: float = 0.0
+    slope: float = 1.0
+
+
+def match_of(
+    rows: Mapping[ThreadId, Features],
+    strengths: Mapping[ThreadId, float],
+    coefficients: Mapping[str, float],
+) -> Match:
+    """The one for the relation of the strongest candidate; without coefficients for it, "none" is a candidate of strength 0."""
+    if not strengths:
+        return Match()
+    relation = relation_of(rows[min(strengths, key=lambda t: (-strengths[t], t))])
+    return Match(
+        coefficients.get(f"{relation}:match_intercept", 0.0),
+        coefficients.get(f"{relation}:match_slope", 1.0),
+    )
+
+
+def share_of_strengths(
+    strengths: Mapping[ThreadId, float], match: Match | None = None
+) -> dict[ThreadId, float]:
+    """Probabilities of the candidates; what is missing from 1 is that of "none of them"."""
+    if not strengths:
+        return {}
+    match = match or Match()
+    together = log_sum_exp(strengths.values())
+    any_thread = _logistic(match.intercept + match.slope * together)
+    return {
+        thread_id: any_thread * math.exp(max(value - together, -_LARGEST_EXPONENT))
         for thread_id, value in strengths.items()
     }
-    total = math.fsum((*powers.values(), math.exp(max(-top, -_LARGEST_EXPONENT))))
-    return {thread_id: power / total for thread_id, power in powers.items()}
+
+
+def log_sum_exp(values: Collection[float]) -> float:
+    """``log(sum(exp(value)))`` of at least one value, the same whatever their order."""
+    top = max(values)
+    return top + math.log(math.fsum(math.exp(value - top) for value in values))
 
 
 def _decide(

@@ -47,6 +47,11 @@ INPUTS: tuple[str, ...] = (
 )
 """Every input, in the order of the columns of a design matrix."""
 
+MATCH_INPUTS: tuple[str, ...] = tuple(
+    f"{relation}:{name}" for relation in RELATIONS for name in ("match_intercept", "match_slope")
+)
+"""How the strengths of all candidates together say that any thread is right, by the relation of the strongest one."""
+
 _MASS_SHARPNESS = 3.0
 """How sharply the mass of further units falls off, per width of the scale: a unit one width below the best counts a twentieth.
 
@@ -110,6 +115,11 @@ def candidate_features(
         }
         found[thread_id] = row
     return found
+
+
+def relation_of(row: Features) -> str:
+    """Which of RELATIONS the inputs of a candidate are of."""
+    return next(r for r in RELATIONS if f"{r}:intercept" in row)
 
 
 def centroid_thread(hit: SearchHit) -> ThreadId:

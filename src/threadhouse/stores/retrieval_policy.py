@@ -17,7 +17,7 @@ from threadhouse.retrieval.errors import ConfigurationError
 from threadhouse.retrieval.models import HealthStatus, Json
 from threadhouse.retrieval.ranking import RankingWeights
 from threadhouse.retrieval.resolution import RetrievalPolicy
-from threadhouse.retrieval.thread_features import INPUTS
+from threadhouse.retrieval.thread_features import INPUTS, MATCH_INPUTS
 from threadhouse.stores import queries
 
 
@@ -137,7 +137,7 @@ def write_retrieval_policy(
 
 
 def _require_known_inputs(row: _Row) -> None:
-    unknown = sorted(row.coefficients.keys() - set(INPUTS))
+    unknown = sorted(row.coefficients.keys() - set(INPUTS) - set(MATCH_INPUTS))
     if unknown:
         message = f"{unknown[0]!r} is not an input of the model"
         raise ValueError(message)
