@@ -6,7 +6,7 @@ Does not belong here: how scores are fused (fusion), what raises a score (rerank
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
@@ -93,7 +93,7 @@ def search_collections(
         CollectionUnknownError: A collection has not been built yet.
         SpaceMismatchError: The question was embedded in another space than a collection.
     """
-    asking = _Asking(query, principal, policy, searcher, live)
+    asking = _Asking(query, principal, policy, searcher, live, limit)
     found = asking.ask(collections)
     searched_again = found.moved_on
     if searched_again:
@@ -118,6 +118,22 @@ class _Candidate:
 
 
 @dataclass(slots=True)
+class _Pool:
+    """The candidates of one collection, each once, with the scores of every list that holds it."""
+
+    collection: Collection
+    candidates: dict[UUID, _Candidate] = field(default_factory=dict[UUID, _Candidate])
+
+    def take(self, name: str, points: Sequence[ScoredPoint]) -> None:
+        for point in points:
+            candidate = self.candidates.get(point.point_id)
+            if candidate is None:
+                candidate = _candidate(self.collection, point)
+                self.candidates[point.point_id] = candidate
+            candidate.scores[name] = point.score
+
+
+@dataclass(slots=True)
 class _Found:
     candidates: list[tuple[Collection, _Candidate]] = field(
         default_factory=list[tuple[Collection, _Candidate]]
@@ -135,6 +151,7 @@ class _Asking:
     policy: AudiencePolicy
     searcher: VectorSearcher
     live: LiveOwners
+    limit: int
 
     def ask(self, collections: Sequence[Collection]) -> _Found:
         found = _Found()
@@ -145,50 +162,51 @@ class _Asking:
         return found
 
     def _candidates(self, collection: Collection, physical: str) -> list[_Candidate]:
-        query, where = self.query, self._where(collection)
-        pool: dict[UUID, _Candidate] = {}
-
-        def take(name: str, points: Sequence[ScoredPoint]) -> None:
-            for point in points:
-                candidate = pool.get(point.point_id)
-                if candidate is None:
-                    candidate = pool[point.point_id] = _candidate(collection, point)
-                candidate.scores[name] = point.score
-
-        nearest, accented, folded = self.searcher.search_batch(
-            physical,
-            [
-                VectorQuery(query.vector, where, CANDIDATES),
-                VectorQuery(query.bm25_accented, where, CANDIDATES, TermForm.ACCENTED),
-                VectorQuery(query.bm25_folded, where, CANDIDATES, TermForm.FOLDED),
-            ],
-        )
-        take("dense", nearest)
-        crowded_out = _crowded_out(pool.values()) if len(nearest) == CANDIDATES else {}
-        take(TermForm.ACCENTED, accented)
-        take(TermForm.FOLDED, folded)
-        foreign = {candidate.language for candidate in pool.values()} | crowded_out.keys()
-        named = sorted((foreign & _LANGUAGE_TAGS.keys()) - home_languages(query.language))
-        if not query.bm25_names.indices:
-            named = []
+        where = self._where(collection)
+        pool = _Pool(collection)
+        lists = self._lists(collection, where)
+        found = self.searcher.search_batch(physical, list(lists.values()))
+        for name, points in zip(lists, found, strict=True):
+            pool.take(name, points)
+        nearest = lists["dense"].limit
+        fewest = min(FEWEST_OF_A_LANGUAGE, nearest)
+        crowded_out = _crowded_out(found[0], fewest) if len(found[0]) == nearest else {}
+        named = self._named_languages(pool, crowded_out) if len(lists) > 1 else []
         by_language = [
+            *(VectorQuery(self.query.vector, _only(where, name), fewest) for name in crowded_out),
             *(
-                VectorQuery(query.vector, _only(where, name), FEWEST_OF_A_LANGUAGE)
-                for name in crowded_out
-            ),
-            *(
-                VectorQuery(query.bm25_names, _only(where, name), CANDIDATES, TermForm.FOLDED)
+                VectorQuery(self.query.bm25_names, _only(where, name), CANDIDATES, TermForm.FOLDED)
                 for name in named
             ),
         ]
         if by_language:
             found = self.searcher.search_batch(physical, by_language)
-            for seen, more in zip(crowded_out.values(), found, strict=False):
-                if len(more) > seen:
-                    take("dense", more)
-            for names in found[len(crowded_out) :]:
-                take("bm25_names", names)
-        return list(pool.values())
+            for seen, points in zip(crowded_out.values(), found, strict=False):
+                if len(points) > seen:
+                    pool.take("dense", points)
+            for points in found[len(crowded_out) :]:
+                pool.take("bm25_names", points)
+        return list(pool.candidates.values())
+
+    def _lists(self, collection: Collection, where: AllOf) -> dict[str, VectorQuery]:
+        """What a collection is asked for first, by the name of the score; the nearest come first."""
+        query = self.query
+        if collection is Collection.THREAD_CENTROIDS:
+            # A centroid is a direction; the words of threads are looked up in Postgres. Nothing is fused, so only as many are
+            # needed as are asked for, and a few for those that the asker no longer sees.
+            return {"dense": VectorQuery(query.vector, where, min(CANDIDATES, self.limit * 3 // 2))}
+        return {
+            "dense": VectorQuery(query.vector, where, CANDIDATES),
+            "bm25_accented": VectorQuery(query.bm25_accented, where, CANDIDATES, TermForm.ACCENTED),
+            "bm25_folded": VectorQuery(query.bm25_folded, where, CANDIDATES, TermForm.FOLDED),
+        }
+
+    def _named_languages(self, pool: _Pool, crowded_out: Mapping[str, int]) -> list[str]:
+        """Foreign languages in which the names of the question are worth looking for."""
+        if not self.query.bm25_names.indices:
+            return []
+        present = {candidate.language for candidate in pool.candidates.values()} | set(crowded_out)
+        return sorted((present & _LANGUAGE_TAGS.keys()) - home_languages(self.query.language))
 
     def _where(self, collection: Collection) -> AllOf:
         allowed = vector_filter(self.principal, self.policy).allowed
@@ -219,18 +237,23 @@ class _Asking:
             found.filtered += 1
 
 
-def _crowded_out(nearest: Iterable[_Candidate]) -> dict[str, int]:
-    """Languages that the nearest hold fewer of than is fair, and how many they hold."""
+def _crowded_out(nearest: Sequence[ScoredPoint], fewest: int) -> dict[str, int]:
+    """Languages that the nearest hold fewer than ``fewest`` of, and how many they hold."""
     counts = dict.fromkeys(_LANGUAGE_TAGS, 0)
-    for candidate in nearest:
-        if candidate.language in counts:
-            counts[candidate.language] += 1
-    return {name: count for name, count in counts.items() if count < FEWEST_OF_A_LANGUAGE}
+    for point in nearest:
+        language = document_language(_metadata(point).get("language"))
+        if language in counts:
+            counts[language] += 1
+    return {name: count for name, count in counts.items() if count < fewest}
+
+
+def _metadata(point: ScoredPoint) -> Mapping[str, Json]:
+    metadata = point.payload.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _candidate(collection: Collection, point: ScoredPoint) -> _Candidate:
-    given = point.payload.get("metadata")
-    metadata = given if isinstance(given, dict) else {}
+    metadata = _metadata(point)
     owner_id, version_key = owner_key(collection, point.payload)
     language = document_language(metadata.get("language"))
     return _Candidate(point.point_id, point.payload, metadata, language, owner_id, version_key)
