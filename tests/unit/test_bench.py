@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import nightly
+from bench import leaks, nightly
 from bench.__main__ import BENCHES, main, settings_of, title_of
+from bench.labelled_hub import HubSight, HubTruth, draw, is_doubled, sight_of_reader
 from bench.measuring import (
     BenchFailedError,
     BenchSkippedError,
@@ -31,8 +32,20 @@ from bench.measuring import (
 from bench.reference_search import PlainBm25, best, quality_of, reciprocal_rank
 from bench.synthetic_hub import make_points, unit_rows
 from fixtures_source_tree import ROOT
+from threadhouse.retrieval.audience import AudiencePolicy, Labels, LanePolicy, lane_principal
 from threadhouse.retrieval.bm25 import TermForm, split_terms
-from threadhouse.retrieval.models import Collection
+from threadhouse.retrieval.models import (
+    Audience,
+    Authority,
+    Collection,
+    DataClassification,
+    Flags,
+    LifecycleStage,
+    PublicationState,
+    Readiness,
+    RiskClass,
+    Visibility,
+)
 from threadhouse.retrieval.payloads import validate_payload
 
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
@@ -235,3 +248,109 @@ def _first_number(cell: str) -> float:
     found = re.search(r"\d[\d,]*(?:\.\d+)?|\.\d+", cell)
     assert found, cell
     return float(found.group().replace(",", ""))
+
+
+def test_a_label_is_drawn_the_same_each_time_and_as_often_as_its_parts_say() -> None:
+    words = (("public", 3), (None, 1))
+    drawn = [draw("visibility", f"u{number}", words) for number in range(2_000)]
+    assert drawn == [draw("visibility", f"u{number}", words) for number in range(2_000)]
+    assert 1_400 < drawn.count("public") < 1_600
+    assert drawn != [draw("readiness", f"u{number}", words) for number in range(2_000)]
+    assert 100 < sum(is_doubled(f"u{number}") for number in range(2_000)) < 240
+
+
+OPEN_FLAGS = Flags(
+    Visibility.PUBLIC,
+    Readiness.PUBLISHED,
+    PublicationState.PUBLISHED,
+    RiskClass.LOW,
+    Authority.ENACTED,
+)
+
+
+def _labels(flags: Flags = OPEN_FLAGS) -> Labels:
+    return Labels(flags, LifecycleStage.LAW, DataClassification.UNCLASSIFIED)
+
+
+def _truth() -> HubTruth:
+    """Units u1 (open) and u2 (no flags) in d1, u3 (no flags) in d2; threads of them, one closed by its own flag."""
+    return HubTruth(
+        units={"u1": _labels(), "u2": _labels(Flags()), "u3": _labels(Flags())},
+        documents={"d3": _labels(), "d4": _labels(Flags())},
+        holders={"d1": frozenset({"u1", "u2"}), "d2": frozenset({"u3"})},
+        threads={
+            "open": Flags(),
+            "closed": Flags(visibility=Visibility.RESTRICTED),
+            "hidden": Flags(),
+            "rejected": Flags(),
+        },
+        members={
+            "open": frozenset({"u1", "u2"}),
+            "closed": frozenset({"u1"}),
+            "hidden": frozenset({"u3"}),
+        },
+        rejected={"rejected": frozenset({"u1"})},
+        bodies={"u1": "Nội dung", "u2": "Bí mật", "u3": ""},
+        names={},
+    )
+
+
+def test_a_reader_sees_holders_and_threads_through_the_units_that_it_sees() -> None:
+    lane = LanePolicy(
+        visibility=frozenset({"public"}),
+        readiness=frozenset({"published"}),
+        publication_state=frozenset({"published"}),
+        risk_class=frozenset({"low"}),
+        authority=frozenset({"enacted"}),
+        lifecycle_stage=frozenset({"law"}),
+        data_classification=frozenset({"unclassified"}),
+    )
+    policy = AudiencePolicy(1, {Audience.CUSTOMER: lane})
+    sight = sight_of_reader(_truth(), lane_principal(Audience.CUSTOMER), policy)
+    assert sight == HubSight(
+        frozenset({"u1"}), frozenset({"d1", "d3"}), frozenset({"open"}), frozenset({"law"})
+    )
+    assert sight_of_reader(_truth(), lane_principal(Audience.PARTNER), policy).units == frozenset()
+
+
+def _noted(*came: tuple[str, str]) -> leaks.Tally:
+    sight = HubSight(frozenset({"u1"}), frozenset(), frozenset({"open"}))
+    tally = leaks.Tally()
+    tally.note("dense", "customer", sight, leaks.Question(7, "title", "?", "u1"), came)
+    return tally
+
+
+def test_what_comes_out_is_counted_and_what_may_not_be_seen_fails_the_benchmark() -> None:
+    total = _noted(("unit", "u1"), ("thread", "open"))
+    total.add(_noted(("thread", "open")))
+    by_path, by_reader, _ = leaks.measures_of(total, _truth())
+    assert (by_path.name, by_path.value, by_path.peer_value) == ("path dense", 0.0, 3.0)
+    assert by_path.note == "100.0% of 2 who see the source got an answer, 50.0% the source itself"
+    assert by_reader.name == "reader customer"
+    total.add(_noted(("unit", "u2")))
+    with pytest.raises(BenchFailedError, match=r"1 leaked; dense, customer, question 7: .*u2"):
+        leaks.measures_of(total, _truth())
+
+
+def test_a_path_that_gives_nothing_to_anybody_fails_the_benchmark() -> None:
+    with pytest.raises(BenchFailedError, match="dense"):
+        leaks.measures_of(_noted(), _truth())
+
+
+def test_an_answer_that_the_last_check_stopped_fails_the_benchmark() -> None:
+    tally = _noted(("unit", "u1"))
+    tally.stopped += 1
+    with pytest.raises(BenchFailedError, match="stopped"):
+        leaks.measures_of(tally, _truth())
+
+
+def test_a_question_is_never_blank_and_the_same_for_the_same_seed() -> None:
+    source = leaks.Source("u1", "U.1", "", "a b", ())
+    for number in range(60):
+        drawn = [
+            leaks.draw_question(source, number, 2, np.random.default_rng((1, number)))
+            for _ in range(2)
+        ]
+        assert drawn[0] == drawn[1]
+        assert drawn[0].text.strip()
+        assert drawn[0].chunk in {0, 1}
