@@ -342,7 +342,8 @@ def audience_policy_of(rows: Sequence[DictRow]) -> AudiencePolicy:
 
 def _lane_policy(row: DictRow) -> LanePolicy:
     # Words outside the vocabulary stay: an allow-list entry that nothing carries admits nothing.
-    fields = {name: row[name] for name in (*FILTERED_FIELDS, "permission_grants")}
+    grants = ("permission_grants", "role_grants", "task_scope_limits")
+    fields = {name: row[name] for name in (*FILTERED_FIELDS, *grants)}
     return _adapter(LanePolicy).validate_python(fields)
 
 

@@ -162,11 +162,11 @@ def look_up_pack(
         space_id=space_id,
         code_version=PACK_VERSION,
     )
-    if row["pack"] is None:
+    if row["pack_id"] is None:
         return PackLookup(current=current)
     stored = _key(row)
-    if not is_fresh(stored, current):
-        # Not even parsed: another code version may have written another shape.
+    if not is_fresh(stored, current) or row["pack"] is None:
+        # Not even parsed: another code version may have written another shape. Without its content when it is not of this moment.
         return PackLookup(current=current, stale=stale_because(stored, current))
     return PackLookup(ContextPack.model_validate_json(row["pack"]), current)
 

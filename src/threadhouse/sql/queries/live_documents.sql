@@ -1,6 +1,6 @@
--- For found documents: the version that the collection is meant to hold, and the labels of this moment. Units that took over hide.
+-- For found documents that the current role may see: the version that the collection is meant to hold, and the labels of this moment.
+-- Units that took over hide.
 select p.owner_id, p.version_key
-     , d.visibility, d.readiness, d.publication_state, d.risk_class, d.authority, d.lifecycle_stage, d.data_classification
-from nao.vector_projection p
-join source.production_document d on d.document_id = p.owner_id and not d.has_units
+     , p.visibility, p.readiness, p.publication_state, p.risk_class, p.authority, p.lifecycle_stage, p.data_classification
+from visible.projected_document p
 where p.physical = %(physical)s and p.owner_id = any (%(owner_ids)s)

@@ -1,6 +1,5 @@
--- For found units: the version that the collection is meant to hold, and the labels of this moment.
+-- For found units that the current role may see: the version that the collection is meant to hold, and the labels of this moment.
 select p.owner_id, p.version_key
-     , i.visibility, i.readiness, i.publication_state, i.risk_class, i.authority, i.lifecycle_stage, i.data_classification
-from nao.vector_projection p
-join source.information_unit i on i.logical_unit_id = p.owner_id
+     , p.visibility, p.readiness, p.publication_state, p.risk_class, p.authority, p.lifecycle_stage, p.data_classification
+from visible.projected_unit p
 where p.physical = %(physical)s and p.owner_id = any (%(owner_ids)s)

@@ -1,26 +1,26 @@
 -- One lookup in one moment: what a pack would be built from now, what the stored one was built from, and whether the reader may still
--- see each unit, in the version given. Lists of allowed values come from the reader's policy; missing hides.
-with asked as
+-- see each unit, in the version given. A unit that is gone or that the current role may not see is hidden as well.
+with rights as materialized
+( select cong.allowed_labels(%(visibility)s::text[], %(readiness)s::text[], %(publication_state)s::text[], %(risk_class)s::text[], %(authority)s::text[]
+    , %(lifecycle_stage)s::text[], %(data_classification)s::text[]) as allowed )
+, asked as
 ( select * from unnest(%(unit_ids)s::text[], %(version_ids)s::uuid[]) as a (logical_unit_id, unit_version_id) )
 , found as
 ( select a.logical_unit_id
        , i.unit_version_id = a.unit_version_id as is_live
-       , coalesce(
-           i.visibility = any (%(visibility)s::text[])
-       and i.readiness = any (%(readiness)s::text[])
-       and i.publication_state = any (%(publication_state)s::text[])
-       and i.risk_class = any (%(risk_class)s::text[])
-       and i.authority = any (%(authority)s::text[])
-       and i.lifecycle_stage = any (%(lifecycle_stage)s::text[])
-       and i.data_classification = any (%(data_classification)s::text[])
-       and i.data_classification not in ('secret', 'blocked'), false) as is_visible
-  from asked a join source.information_unit i using (logical_unit_id) )
+       , cong.sees(i.visibility, i.readiness, i.publication_state, i.risk_class, i.authority, i.lifecycle_stage
+      , i.data_classification, (select allowed from rights)) as is_visible
+  from asked a
+  left join lateral
+  ( select v.unit_version_id, v.visibility, v.readiness, v.publication_state, v.risk_class, v.authority, v.lifecycle_stage
+         , v.data_classification
+    from visible.information_unit v where v.logical_unit_id = a.logical_unit_id offset 0 ) i on true )
 select t.input_revision as current_input_revision
-     , (select max(policy_version) from cong.audience_filter_policy where activated_at <= statement_timestamp()) as current_policy_version
+     , cong.policy_in_force() as current_policy_version
      , c.pack_id, c.input_revision, c.policy_version, c.space_id, c.code_version
      , f.live_count, f.hidden
 from (select count(*) filter (where is_live) as live_count
            , coalesce(array_agg(logical_unit_id) filter (where not is_visible), '{}') as hidden
       from found) f
-left join source.semantic_thread t on t.thread_id = %(thread_id)s
-left join nao.thread_context_pack_cache c on c.thread_id = t.thread_id and c.lane = %(lane)s
+left join visible.semantic_thread t on t.thread_id = %(thread_id)s
+left join visible.thread_context_pack_key c on c.thread_id = %(thread_id)s and c.lane = %(lane)s and t.thread_id is not null

@@ -1,8 +1,14 @@
 -- Memberships of the found units, and every thread that a reader sees among theirs and the named ones, with what it was last built from.
-with membership as
+with rights as materialized
+( select cong.allowed_labels(%(visibility)s::text[], %(readiness)s::text[], %(publication_state)s::text[], %(risk_class)s::text[], %(authority)s::text[]
+    , %(lifecycle_stage)s::text[], %(data_classification)s::text[]) as allowed )
+, membership as materialized
 ( select m.logical_unit_id, m.thread_id, m.confidence * case m.role when 'canonical' then 1 else 0.95 end as weight
-  from source.thread_membership m
-  where m.logical_unit_id = any (%(unit_ids)s::text[]) and m.status <> 'rejected' )
+  from unnest(%(unit_ids)s::text[]) as wanted (logical_unit_id)
+  cross join lateral
+  ( select * from visible.thread_membership v where v.logical_unit_id = wanted.logical_unit_id offset 0 ) m
+  where cong.sees(m.visibility, m.readiness, m.publication_state, m.risk_class, m.authority, m.lifecycle_stage
+      , m.data_classification, (select allowed from rights)) )
 , asked as
 ( select thread_id from membership union select unnest(%(thread_ids)s::text[]) )
 select t.thread_id, t.input_revision
@@ -11,26 +17,12 @@ select t.thread_id, t.input_revision
 from asked
 cross join lateral
 ( select t.thread_id, t.input_revision, t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority
-  from source.semantic_thread t where t.thread_id = asked.thread_id offset 0 ) as t
+  from visible.semantic_thread t where t.thread_id = asked.thread_id offset 0 ) as t
 cross join lateral
-  ( select from source.thread_membership m
-    cross join lateral
-    ( select u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification
-      from source.information_unit u
-      where u.logical_unit_id = m.logical_unit_id
-      offset 0 ) as u
-    where m.thread_id = t.thread_id and m.status <> 'rejected'
-      and u.visibility = any (%(visibility)s::text[])
-      and u.readiness = any (%(readiness)s::text[])
-      and u.publication_state = any (%(publication_state)s::text[])
-      and u.risk_class = any (%(risk_class)s::text[])
-      and u.authority = any (%(authority)s::text[])
-      and u.lifecycle_stage = any (%(lifecycle_stage)s::text[])
-      and u.data_classification = any (%(data_classification)s::text[])
-    limit 1 ) as seen_unit
-where (t.visibility is null or t.visibility = any (%(visibility)s))
-  and (t.readiness is null or t.readiness = any (%(readiness)s))
-  and (t.publication_state is null or t.publication_state = any (%(publication_state)s))
-  and (t.risk_class is null or t.risk_class = any (%(risk_class)s))
-  and (t.authority is null or t.authority = any (%(authority)s))
+( select from visible.thread_membership m
+  where m.thread_id = t.thread_id
+    and cong.sees(m.visibility, m.readiness, m.publication_state, m.risk_class, m.authority, m.lifecycle_stage
+      , m.data_classification, (select allowed from rights))
+  limit 1 ) as seen_unit
+where cong.leaves_open(t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority, (select allowed from rights))
 order by t.thread_id

@@ -1,0 +1,1 @@
+select gap, meaning from cong.role_gaps()
