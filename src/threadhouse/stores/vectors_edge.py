@@ -100,6 +100,9 @@ _REMEMBERED_FILTERS = 256
 _REMEMBERED_TERMS = 500_000
 """Some tens of megabytes; more start over."""
 
+_REMEMBERED_PAYLOADS = 20_000
+"""About 60 MB for each collection; a hub of so many chunks is soon remembered whole. More start over."""
+
 _Seen: TypeAlias = tuple[int, int, int]
 """Inode, time of change in ns and size of a file that is only ever replaced: the same three, the same content."""
 
@@ -236,13 +239,14 @@ def _copy_shard(source: Path, target: Path) -> None:
 class _Remembered:
     """What questions found out of one published copy; true of it for ever.
 
-    ``idf_ratios``: see `_idf_ratios`; by filter, BM25 vector and term.
+    ``idf_ratios``: see `_idf_ratios`; by filter, BM25 vector and term. ``payloads`` are shared, so nobody may change one.
     """
 
     narrowed: dict[_Conditions, _Conditions | None] = field(
         default_factory=dict["_Conditions", "_Conditions | None"]
     )
     idf_ratios: _Ratios = field(default_factory=dict["tuple[_Conditions, str, int]", float])
+    payloads: dict[UUID, dict[str, Json]] = field(default_factory=dict["UUID", "dict[str, Json]"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +261,7 @@ class _Open:
         """The conditions that make a difference here; None when nothing fulfils one of them.
 
         In a published copy a condition that every point fulfils need not be asked again: seven conditions cost a question as much
-        as the search itself, and in most hubs all but one or two are fulfilled by everything. One is always kept, because the
-        word statistics of a search are of the points that fulfil its filter.
+        as the search itself, and in most hubs all but one or two are fulfilled by everything.
         """
         if self.remembered is None or not pairs:
             return pairs
@@ -277,8 +280,7 @@ class _Open:
         ]
         if 0 in counts:
             return None
-        telling = [pair for pair, count in zip(pairs, counts, strict=True) if count < points]
-        return tuple(telling) or pairs[:1]
+        return tuple(pair for pair, count in zip(pairs, counts, strict=True) if count < points)
 
 
 def _read_manifest(folder: Path, physical: str) -> CollectionManifest:
@@ -324,16 +326,18 @@ _Ratios: TypeAlias = "dict[tuple[_Conditions, str, int], float]"
 def _request(prepared: _Prepared, ratios: _Ratios | None) -> edge.QueryRequest:
     """One query without payloads.
 
-    The IDF is that of the points that fulfil the filter: statistics over the whole collection would still count deleted points
-    until the next vacuum, and would let an asker infer from scores how often a word occurs in what is hidden from them.
+    The IDF is that of the points that fulfil the filter: statistics over the whole collection would let an asker infer from
+    scores how often a word occurs in what is hidden from them. Who sees every point of a copy gets those statistics, which also
+    count points that were deleted since the last vacuum, at most a fifth.
     """
-    vector, using, allowed = prepared.vector, prepared.using, _filter(prepared.telling)
+    vector, using = prepared.vector, prepared.using
+    allowed = _filter(prepared.telling) if prepared.telling else None
     idf: edge.IdfParams | None = None
     if isinstance(vector, SparseVector):
         weights = list(vector.values)
         if ratios is None:
             idf = edge.IdfParams(corpus=allowed)
-        else:
+        elif allowed is not None:
             # The engine multiplies each weight by the IDF in the whole collection, which cancels out.
             weights = [
                 weight * ratios[prepared.telling, using, term]
@@ -366,7 +370,7 @@ def _idf_ratios(opened: _Open, asked: Iterable[_Prepared]) -> _Ratios | None:
     keys = dict.fromkeys(
         (prepared.telling, prepared.using, term)
         for prepared in asked
-        if isinstance(prepared.vector, SparseVector)
+        if isinstance(prepared.vector, SparseVector) and prepared.telling
         for term in prepared.vector.indices
     )
     ratios = {key: remembered[key] for key in keys if key in remembered}
@@ -383,6 +387,24 @@ def _idf_ratios(opened: _Open, asked: Iterable[_Prepared]) -> _Ratios | None:
         ratio = visible[0].score / everywhere[0].score if visible else 1.0
         ratios[key] = remembered[key] = ratio
     return ratios
+
+
+def _payloads(opened: _Open, point_ids: Iterable[UUID]) -> dict[UUID, dict[str, Json]]:
+    """Payloads by id. Reading and converting those of one question takes longer than finding them, so a copy's are kept."""
+    kept = {} if opened.remembered is None else opened.remembered.payloads
+    known = {point_id: kept[point_id] for point_id in point_ids if point_id in kept}
+    absent = cast("list[edge.PointId]", [each for each in point_ids if each not in known])
+    if not absent:
+        return known
+    read = {
+        cast("UUID", record.id): cast("dict[str, Json]", record.payload or {})
+        for record in opened.shard.retrieve(absent, True, False)
+    }
+    if opened.remembered is not None:
+        if len(kept) >= _REMEMBERED_PAYLOADS:
+            opened.remembered.payloads = {}
+        opened.remembered.payloads |= read
+    return known | read
 
 
 def _single_term(
@@ -528,11 +550,7 @@ class _EdgeSearcher(ABC):
             scored = iter([[(cast("UUID", hit.id), hit.score) for hit in hits] for hits in answers])
             found = [[] if each is None else next(scored) for each in prepared]
             distinct = dict.fromkeys(point_id for hits in found for point_id, _ in hits)
-            records = opened.shard.retrieve(cast("list[edge.PointId]", list(distinct)), True, False)
-            payloads = {
-                cast("UUID", record.id): cast("dict[str, Json]", record.payload or {})
-                for record in records
-            }
+            payloads = _payloads(opened, distinct)
         return [
             [ScoredPoint(point_id, score, payloads[point_id]) for point_id, score in hits]
             for hits in found
