@@ -12,6 +12,10 @@ The rules, all by a hash of the field's name and the row's id, so that every run
   thread; roles and the standing of its memberships, rejected ones included, come from `ROLES` and `STATUSES`.
 - Every thread lacks an artefact of a stage from `GAP_STAGES`.
 - Of one unit in `LEGACY_EVERY`, its text is laid down once more as a document without units, with flags of its own.
+
+After publishing, rights are taken away behind the back of vectors and packs (`revoke_some`): of one document in `REVOKED_EVERY`,
+by rule, its visibility, or that of every third of its units, or every third membership of its thread; and of one thread and one
+document without units in as many.
 """
 
 from __future__ import annotations
@@ -150,6 +154,9 @@ LEGACY_EVERY = 12
 LEGACY_CHARS = 3_000
 """Longest text of a document without units: one chunk."""
 
+REVOKED_EVERY = 6
+"""Few enough that most stored packs stay fresh and are served."""
+
 DOCUMENT_THREAD = "document-thread:"
 LEGACY_DOCUMENT = "legacy-document:"
 
@@ -285,6 +292,54 @@ def label_hub(database: Database) -> None:
             (threads, [draw("gap", thread, GAP_STAGES) for thread in threads]),
         )
         _double_texts(connection)
+
+
+def revoke_some(database: Database) -> None:
+    """Take rights away, and publish nothing."""
+    once = (("yes", 1), (None, REVOKED_EVERY - 1))
+    third = (("yes", 1), (None, 2))
+    with database.connect() as connection:
+        documents = [
+            row["document_id"]
+            for row in _rows(connection, "select document_id from public.production_document")
+            if draw("revoked", row["document_id"], once)
+        ]
+        ways: defaultdict[str | None, list[str]] = defaultdict(list)
+        for document in documents:
+            way = "document" if document.startswith(LEGACY_DOCUMENT) else None
+            kinds = (("document", 1), ("units", 2), ("members", 2))
+            ways[way or draw("way of revoking", document, kinds)].append(document)
+        connection.execute(
+            "update public.production_document set visibility = 'restricted' where document_id = any (%s)",
+            (ways["document"],),
+        )
+        units = _rows(
+            connection,
+            "select logical_unit_id, document_id from public.tac_logical_unit where document_id = any (%s)",
+            [*ways["units"], *ways["members"]],
+        )
+        taken = [row for row in units if draw("revoked", row["logical_unit_id"], third)]
+        connection.execute(
+            "update public.tac_logical_unit set visibility = 'restricted' where logical_unit_id = any (%s)",
+            ([r["logical_unit_id"] for r in taken if r["document_id"] in set(ways["units"])],),
+        )
+        connection.execute(
+            "update public.thread_membership set status = 'rejected'"
+            " where logical_unit_id = any (%s) and thread_id like %s",
+            (
+                [r["logical_unit_id"] for r in taken if r["document_id"] in set(ways["members"])],
+                f"{DOCUMENT_THREAD}%",
+            ),
+        )
+        threads = [
+            row["thread_id"]
+            for row in _rows(connection, "select thread_id from public.semantic_thread")
+            if draw("revoked", row["thread_id"], once)
+        ]
+        connection.execute(
+            "update public.semantic_thread set visibility = 'restricted' where thread_id = any (%s)",
+            (threads,),
+        )
 
 
 def _make_document_threads(connection: Connection[TupleRow]) -> None:

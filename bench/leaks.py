@@ -8,10 +8,11 @@ little else.
 
 Questions are titles, sentences, words in any order, and addresses of units, and names of threads, visible and hidden ones
 alike, drawn with ``--seed``. Their vectors are those of the chunks that they were taken from, looked up in the store, so that
-ten thousand questions embed nothing; the first ``--embedded`` of them are embedded by the model instead. The lists (dense,
-BM25 with marks, BM25 folded) are taken behind the vector filter alone, without read-back. Every reader is asked every
-question by the paths of a search; packs (thread, raw, their Markdown, the tools of MCP) by ``--pack-readers`` readers each,
-who take turns.
+ten thousand questions embed nothing; the first ``--embedded`` of them are embedded by the model instead. After publishing,
+rights are taken away behind the back of vectors and packs, so that the read-back and the last check have something to do. The
+lists (dense, BM25 with marks, BM25 folded) are taken behind the vector filter alone, without read-back, and held against what
+was published. Every reader is asked every question by the paths of a search; packs (thread, raw, their Markdown, the tools of
+MCP) by ``--pack-readers`` readers each, who take turns.
 
 Nothing is timed. The benchmark fails when anything leaked, when the last check had to stop an answer, or when a path gave
 nothing.
@@ -47,6 +48,7 @@ from bench.labelled_hub import (
     label_hub,
     publish_hub,
     read_truth,
+    revoke_some,
     sight_of_reader,
     texts_with_vectors,
 )
@@ -121,8 +123,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> list[Measure]:
     """Measure."""
     with _hub(options) as (settings, space):
-        tally = _ask_in_processes(settings, space, options)
-        with open_database(settings).connect() as connection:
+        database = open_database(settings)
+        with database.connect() as connection:
+            published = read_truth(connection)
+        # From here on vectors and packs say more than is true.
+        revoke_some(database)
+        tally = _ask_in_processes(settings, space, published, options)
+        with database.connect() as connection:
             truth = read_truth(connection)
     return measures_of(tally, truth)
 
@@ -394,7 +401,9 @@ def hidden_text_in(pack: ContextPack, truth: HubTruth) -> list[tuple[str, str]]:
     ]
 
 
-def _ask_in_processes(settings: Settings, space: VectorSpace, options: argparse.Namespace) -> Tally:
+def _ask_in_processes(
+    settings: Settings, space: VectorSpace, published: HubTruth, options: argparse.Namespace
+) -> Tally:
     started = time.monotonic()
     total = Tally()
     share = -(-options.queries // options.processes)
@@ -402,6 +411,7 @@ def _ask_in_processes(settings: Settings, space: VectorSpace, options: argparse.
         _Share(
             settings.home,
             space,
+            published,
             range(start, min(start + share, options.queries)),
             options.pack_readers,
             options.embedded,
@@ -423,6 +433,7 @@ def _ask_in_processes(settings: Settings, space: VectorSpace, options: argparse.
 class _Share:
     home: Path
     space: VectorSpace
+    published: HubTruth
     numbers: range
     pack_readers: int
     embedded: int
@@ -441,6 +452,7 @@ class _Asker:
     policy: AudiencePolicy
     readers: Mapping[str, Principal]
     sights: Mapping[str, HubSight]
+    published: Mapping[str, HubSight]
     truth: HubTruth
     tally: Tally = field(default_factory=Tally)
 
@@ -480,7 +492,10 @@ class _Asker:
                 for point in points:
                     came[of_list].add(_owner_of(collection, point.payload))
         for of_list, things in came.items():
-            self._note(f"{of_list}, filter alone", name, question, things)
+            # The filter can only know what was published.
+            self.tally.note(
+                f"{of_list}, filter alone", name, self.published[name], question, things
+            )
 
     def _search(
         self, question: Question, prepared: PreparedQuery, name: str, reader: Principal
@@ -549,9 +564,16 @@ class _Asker:
         if pack.thread_id:
             came.add(("thread", pack.thread_id))
         came |= {("thread", each.thread_id) for each in pack.candidate_threads}
-        # A text under a wrong name, and a gap of a stage that the reader never sees, are things that nobody may see.
+        # A text under a wrong name, a unit without a place in the thread, a gap of a hidden stage: nobody may see these.
         came |= set(hidden_text_in(pack, self.truth))
         stages = self.sights[name].stages
+        if pack.thread_id:
+            members = self.truth.members.get(pack.thread_id, frozenset[str]())
+            came |= {
+                ("unit", f"{unit.logical_unit_id}, which the thread does not have")
+                for unit in pack.units()
+                if unit.logical_unit_id not in members
+            }
         came |= {
             ("thread", f"gap at {gap.lifecycle_stage}")
             for gap in pack.known_gaps
@@ -618,6 +640,10 @@ def _ask_share(share: _Share) -> Tally:
             policy=policy,
             readers=readers,
             sights={name: sight_of_reader(truth, each, policy) for name, each in readers.items()},
+            published={
+                name: sight_of_reader(share.published, each, policy)
+                for name, each in readers.items()
+            },
             truth=truth,
         )
         names = list(readers)
