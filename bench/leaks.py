@@ -87,6 +87,8 @@ from threadhouse.stores.knowledge import open_knowledge
 from threadhouse.stores.live_owners import PostgresLiveOwners
 from threadhouse.stores.migrations import open_database
 from threadhouse.stores.postgres import Database
+from threadhouse.stores.queries import trusted
+from threadhouse.stores.reader_roles import begin_reading
 from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 from threadhouse.stores.vectors import open_reader
@@ -243,6 +245,7 @@ class Tally:
         asked: Questions whose source the reader may see.
         answered: Of these, those that got anything at all.
         found: Of these, those whose answer held the source.
+        missed: Rows that a reader of everything should have got.
         stopped: Answers that the last check stopped.
         examples: Some leaks, in words.
     """
@@ -253,6 +256,7 @@ class Tally:
     answered: Counter[str] = field(default_factory=Counter[str])
     found: Counter[str] = field(default_factory=Counter[str])
     sources: Counter[str] = field(default_factory=Counter[str])
+    missed: int = 0
     stopped: int = 0
     examples: list[str] = field(default_factory=list[str])
 
@@ -289,6 +293,7 @@ class Tally:
         """Count another process's share."""
         for name in ("shown", "leaked", "asked", "answered", "found", "sources"):
             getattr(self, name).update(getattr(other, name))
+        self.missed += other.missed
         self.stopped += other.stopped
         self.examples = [*self.examples, *other.examples][:EXAMPLES]
 
@@ -302,6 +307,9 @@ def measures_of(tally: Tally, truth: HubTruth) -> list[Measure]:
     leaks = tally.leaked.total()
     if leaks:
         message = f"{leaks} leaked; {'; '.join(tally.examples)}."
+        raise BenchFailedError(message)
+    if tally.missed:
+        message = f"{tally.missed} rows were hidden from readers who may see them; {'; '.join(tally.examples)}."
         raise BenchFailedError(message)
     if tally.stopped:
         message = f"The last check stopped {tally.stopped} answers: an enforcer before it let something through."
@@ -445,6 +453,7 @@ class _Asker:
     """Everything that one process asks with."""
 
     service: RetrievalService
+    connection: Connection[TupleRow]
     searcher: VectorSearcher
     live: PostgresLiveOwners
     signals: PostgresThreadSignals
@@ -461,9 +470,34 @@ class _Asker:
         prepared = prepare_query(question.text, self.embedder.embed_query)
         for name, reader in self.readers.items():
             self._lists(question, prepared, name, reader)
-            self._search(question, prepared, name, reader)
+            with self.connection.transaction():
+                begin_reading(self.connection, reader)
+                self._search(question, prepared, name, reader)
         for name in pack_readers:
             self._packs(question, name, self.readers[name])
+
+    def read_all(self) -> None:
+        """Every reader reads every row there is, by a statement without a condition, as the role of its lane."""
+        statement = trusted(
+            "select 'unit', logical_unit_id from visible.information_unit"
+            " union all select 'document', document_id from visible.production_document"
+            " union all select 'thread', thread_id from visible.semantic_thread"
+        )
+        for name, reader in self.readers.items():
+            sight = self.sights[name]
+            with self.connection.transaction():
+                begin_reading(self.connection, reader)
+                came = {(row[0], row[1]) for row in self.connection.execute(statement)}
+            may_see = {("unit", key) for key in sight.units}
+            may_see |= {("document", key) for key in sight.documents}
+            may_see |= {("thread", key) for key in sight.threads}
+            key = f"role, no WHERE\t{name}"
+            self.tally.shown[key] += len(came)
+            self.tally.leaked[key] += len(came - may_see)
+            if came != may_see:
+                wrong = sorted(came ^ may_see)[0]
+                self.tally.examples.append(f"role, no WHERE, {name}: {wrong}")
+                self.tally.missed += len(may_see - came)
 
     def _note(
         self,
@@ -633,6 +667,7 @@ def _ask_share(share: _Share) -> Tally:
         readers = readers_of(policy)
         asker = _Asker(
             service=service,
+            connection=connection,
             searcher=searcher,
             live=PostgresLiveOwners(lend),
             signals=PostgresThreadSignals(lend),
@@ -646,6 +681,7 @@ def _ask_share(share: _Share) -> Tally:
             },
             truth=truth,
         )
+        asker.read_all()
         names = list(readers)
         began = time.monotonic()
         for done, question in enumerate(questions, 1):
