@@ -163,3 +163,15 @@ class CitationFormatError(ThreadhouseError):
 
 class CalibrationError(ThreadhouseError):
     """The judged queries cannot calibrate anything: none of them has its thread among those that were seen."""
+
+
+class PolicyDocumentError(ThreadhouseError):
+    """A file is not an audience policy; the message names the place and says what would be right."""
+
+
+class PolicyConflictError(ThreadhouseError):
+    """Another audience policy came into force since the one that a change was made from."""
+
+
+class PolicyWideningError(ThreadhouseError):
+    """A policy would show somebody more than before, and nobody confirmed that."""
