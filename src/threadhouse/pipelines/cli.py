@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from threadhouse import __version__
-from threadhouse.pipelines import cli_query
+from threadhouse.pipelines import cli_policy, cli_query
 from threadhouse.retrieval.errors import ConfigurationError, LoadError, ThreadhouseError
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ def nightly(*, sample_if_empty: bool, allow_deletes: bool, as_json: bool) -> Non
 
 
 cli_query.add_commands(cli)
+cli_policy.add_commands(cli)
 
 
 @cli.command()
