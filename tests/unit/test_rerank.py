@@ -123,7 +123,7 @@ def test_a_legacy_and_a_unit_hit_of_one_score_tie_the_same_way_whatever_their_co
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Generator[SearchHouse, None, None]:
-    published = publish_house(tmp_path_factory.mktemp("rerank"), points=20)
+    published = publish_house(tmp_path_factory.mktemp("rerank"), points=60)
     yield published
     published.searcher.close()
 
