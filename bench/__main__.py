@@ -20,7 +20,7 @@ from bench.measuring import (
 )
 from threadhouse.retrieval.models import Json
 
-BENCHES = ("nightly", "audit", "publish", "retrieval", "quality", "latency", "leaks")
+BENCHES = ("nightly", "audit", "publish", "retrieval", "quality", "latency", "leaks", "revoke")
 """In the order in which all of them run."""
 
 

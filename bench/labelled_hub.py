@@ -38,17 +38,20 @@ from psycopg.rows import TupleRow, dict_row
 from psycopg.types.json import Jsonb
 
 from bench.measuring import BenchFailedError, BenchSkippedError
-from bench.synthetic_hub import count_words
+from bench.synthetic_hub import count_words, fill_database, synthetic_space
 from bench.temporary_home import OUTSIDE
 from threadhouse.retrieval.audience import AudiencePolicy, Labels, allowed_values, visible
 from threadhouse.retrieval.models import (
+    Collection,
     Flags,
     LifecycleStage,
     Principal,
     Vectors,
     VectorSpace,
 )
+from threadhouse.retrieval.ports import VectorSearcher
 from threadhouse.retrieval.text import prepare_text
+from threadhouse.serving.opening import LazyEmbedder
 from threadhouse.stores import embedded_postgres
 from threadhouse.stores.centroid_projection import refresh_centroids
 from threadhouse.stores.embedders import EmbeddedBatch
@@ -576,3 +579,46 @@ def texts_with_vectors(
         for unit_id, title, body in units
         if unit_id in first_rows and len(body) <= LEGACY_CHARS
     }
+
+
+def space_of_hub(settings: Settings, searcher: VectorSearcher) -> VectorSpace:
+    """The space of a hub's vectors: that of the settings' model, or the made-up one."""
+    physical = searcher.resolve(Collection.INFORMATION_UNITS)
+    stamped = next(info.space_id for info in searcher.collections() if info.physical == physical)
+    made_up = synthetic_space()
+    return made_up if stamped == made_up.space_id else LazyEmbedder(settings).space
+
+
+def chunk_rows(searcher: VectorSearcher) -> dict[str, dict[int, NDArray[np.float32]]]:
+    """Vectors of every unit's chunks."""
+    found: dict[str, dict[int, NDArray[np.float32]]] = {}
+    physical = searcher.resolve(Collection.INFORMATION_UNITS)
+    for point in searcher.scroll(physical, with_vectors=True):
+        metadata = point.payload["metadata"]
+        if point.dense is not None and isinstance(metadata, dict):
+            chunk = metadata["chunk_index"]
+            unit = found.setdefault(str(metadata["logical_unit_id"]), {})
+            unit[chunk if isinstance(chunk, int) else 0] = np.asarray(point.dense, np.float32)
+    return found
+
+
+def first_rows(searcher: VectorSearcher) -> dict[str, NDArray[np.float32]]:
+    """Vector of the first chunk of every unit."""
+    return {unit_id: chunks[0] for unit_id, chunks in chunk_rows(searcher).items() if 0 in chunks}
+
+
+def fill_open_hub(database: Database, units: int, threads: int) -> None:
+    """Make up a hub that every lane sees all of; unit n belongs to thread n modulo ``threads``."""
+    fill_database(database, units)
+    with database.connect() as connection:
+        connection.execute("update public.production_document set visibility = 'public'")
+        connection.execute(
+            "insert into public.semantic_thread (thread_id, canonical_address, title, aliases)"
+            " select 't' || n, 'T.' || n, 'Chủ đề ' || n, array['chuyên đề ' || n] from generate_series(0, %s) n",
+            (threads - 1,),
+        )
+        connection.execute(
+            "insert into public.thread_membership (thread_id, logical_unit_id, role, confidence, status)"
+            " select 't' || (n %% %s), 'u' || n, 'canonical', 1, 'confirmed' from generate_series(0, %s) n",
+            (threads, units - 1),
+        )

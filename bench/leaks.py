@@ -43,17 +43,20 @@ from bench.labelled_hub import (
     HubSight,
     HubTruth,
     StoredVectors,
+    chunk_rows,
     copied_home,
+    first_rows,
     is_doubled,
     label_hub,
     publish_hub,
     read_truth,
     revoke_some,
     sight_of_reader,
+    space_of_hub,
     texts_with_vectors,
 )
 from bench.measuring import BenchFailedError, BenchSkippedError, Measure, say
-from bench.synthetic_hub import SyntheticEmbedder, fill_database, synthetic_space
+from bench.synthetic_hub import SyntheticEmbedder, fill_database
 from bench.temporary_home import temporary_home
 from threadhouse.retrieval.audience import (
     HIGH_RISK_CONSENT,
@@ -153,10 +156,10 @@ def _hub(options: argparse.Namespace) -> Generator[tuple[Settings, VectorSpace],
         database = open_database(settings)
         with _reader(settings) as searcher:
             try:
-                rows = _first_rows(searcher)
+                rows = first_rows(searcher)
             except CollectionUnknownError as error:
                 raise BenchSkippedError(str(error)) from error
-            space = _space_of(settings, searcher)
+            space = space_of_hub(settings, searcher)
         say("labelling by rule and publishing")
         label_hub(database)
         units = [(s.unit_id, s.title, s.body) for s in _sources(database) if is_doubled(s.unit_id)]
@@ -642,7 +645,7 @@ def _ask_share(share: _Share) -> Tally:
     database = open_database(settings)
     with ExitStack() as stack:
         searcher = stack.enter_context(_reader(settings))
-        rows = _chunk_rows(searcher)
+        rows = chunk_rows(searcher)
         sources = [source for source in _sources(database) if source.unit_id in rows]
         questions = [_question(sources, rows, number, share.seed) for number in share.numbers]
         stored = StoredVectors(
@@ -747,27 +750,3 @@ def _sources(database: Database) -> list[Source]:
 def _reader(settings: Settings) -> Generator[VectorSearcher, None, None]:
     with closing(open_reader(home=settings.home)) as searcher:
         yield searcher
-
-
-def _space_of(settings: Settings, searcher: VectorSearcher) -> VectorSpace:
-    physical = searcher.resolve(Collection.INFORMATION_UNITS)
-    stamped = next(info.space_id for info in searcher.collections() if info.physical == physical)
-    made_up = synthetic_space()
-    return made_up if stamped == made_up.space_id else LazyEmbedder(settings).space
-
-
-def _chunk_rows(searcher: VectorSearcher) -> dict[str, dict[int, NDArray[np.float32]]]:
-    """Vectors of every unit's chunks."""
-    found: dict[str, dict[int, NDArray[np.float32]]] = {}
-    physical = searcher.resolve(Collection.INFORMATION_UNITS)
-    for point in searcher.scroll(physical, with_vectors=True):
-        metadata = point.payload["metadata"]
-        if point.dense is not None and isinstance(metadata, dict):
-            chunk = metadata["chunk_index"]
-            unit = found.setdefault(str(metadata["logical_unit_id"]), {})
-            unit[chunk if isinstance(chunk, int) else 0] = np.asarray(point.dense, np.float32)
-    return found
-
-
-def _first_rows(searcher: VectorSearcher) -> dict[str, NDArray[np.float32]]:
-    return {unit_id: chunks[0] for unit_id, chunks in _chunk_rows(searcher).items() if 0 in chunks}

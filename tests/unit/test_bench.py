@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import leaks, nightly
+from bench import leaks, nightly, revoke
 from bench.__main__ import BENCHES, main, settings_of, title_of
 from bench.labelled_hub import HubSight, HubTruth, draw, is_doubled, sight_of_reader
 from bench.measuring import (
@@ -354,3 +354,50 @@ def test_a_question_is_never_blank_and_the_same_for_the_same_seed() -> None:
         assert drawn[0] == drawn[1]
         assert drawn[0].text.strip()
         assert drawn[0].chunk in {0, 1}
+
+
+REVOKED = revoke.Revoke(
+    target=1,
+    way="visibility",
+    hides="unit",
+    ready=100,
+    committing=200,
+    committed=210,
+    giving=300,
+    given=310,
+)
+
+
+def _read(began: int, ended: int, *holds: str, target: int = 1) -> revoke.Read:
+    return revoke.Read(began, ended, target, "raw search", "customer", frozenset(holds))
+
+
+def test_only_a_read_between_the_commit_and_the_giving_back_can_break_a_revoke() -> None:
+    reads = [
+        _read(50, 150, "unit"),  # began before the unit was ready
+        _read(110, 190, "unit"),
+        _read(120, 195),
+        _read(190, 230, "unit"),  # under way at the commit
+        _read(205, 290, "unit"),  # began while the commit was
+        _read(210, 290),
+        _read(220, 305, "unit"),  # ended while it was being given back
+        _read(250, 290, "member"),  # another thing than this revoke hides
+        _read(250, 290, "unit", target=2),
+    ]
+    found = revoke.judge_reads(reads, [REVOKED])["visibility"]
+    assert (found.before, found.held_before, found.under_way, found.after) == (2, 1, 2, 2)
+    assert found.violations == []
+    late = _read(210, 300, "unit")
+    assert revoke.judge_reads([late], [REVOKED])["visibility"].violations == [late]
+
+
+def test_a_revoke_that_a_read_did_not_meet_proves_nothing_and_a_broken_one_fails() -> None:
+    before, after = _read(110, 190, "unit"), _read(220, 290)
+    measures = revoke.measures_of(revoke.Watched([before, after], [REVOKED]), 2.0)
+    assert [m.value for m in measures[:2]] == [0.0, 0.0]
+    assert measures[0].peer_value == 1.0
+    with pytest.raises(BenchFailedError, match="nothing was proved"):
+        revoke.measures_of(revoke.Watched([after], [REVOKED]), 2.0)
+    broken = [before, after, _read(220, 290, "unit")]
+    with pytest.raises(BenchFailedError, match=r"1 reads .* visibility: raw search, customer"):
+        revoke.measures_of(revoke.Watched(broken, [REVOKED]), 2.0)
