@@ -33,6 +33,8 @@ cross join lateral
   where m.thread_id = t.thread_id and m.status in ('confirmed', 'proposed', 'needs_human')
     and cong.sees(i.visibility, i.readiness, i.publication_state, i.risk_class, i.authority, i.lifecycle_stage, i.data_classification
       , (select allowed from here))
+  -- In the order of the key, member by member until one is seen: else the planner scans all memberships for every thread.
+  order by m.logical_unit_id
   limit 1 ) seen
 where cong.leaves_open(t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority, (select allowed from here));
 
@@ -236,6 +238,7 @@ begin
         offset 0 ) as u
       where m.thread_id = t.thread_id and m.status in ('confirmed', 'proposed', 'needs_human')
         and cong.sees(u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification, allowed_here)
+      order by m.logical_unit_id
       limit 1 ) as seen_unit
     where cong.leaves_open(t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority, allowed_here)
     limit word_limit )
@@ -257,6 +260,7 @@ begin
         offset 0 ) as u
       where m.thread_id = t.thread_id and m.status in ('confirmed', 'proposed', 'needs_human')
         and cong.sees(u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification, allowed_here)
+      order by m.logical_unit_id
       limit 1 ) as seen_unit
       where cong.leaves_open(t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority, allowed_here) ) )
   select thread_id, signal, value, wording, label from seen_named
