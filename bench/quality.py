@@ -29,7 +29,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.measuring import BenchSkippedError, Measure
-from bench.quality_hubs import HubSource, open_hub, peps_hub, phapdien_hub, xquad_hub
+from bench.quality_fit import Fitting
+from bench.quality_hubs import (
+    HubSource,
+    open_hub,
+    peps_hub,
+    phapdien_hub,
+    without_fold,
+    xquad_hub,
+)
 from bench.quality_search import measure_search
 from bench.quality_tasks import (
     FOLDERS,
@@ -45,12 +53,16 @@ from bench.quality_tasks import (
 from bench.quality_threads import ThreadTask, measure_packs, measure_threads, observe
 from bench.quality_vectors import BenchEmbedder, KeptVectors
 from bench.retrieval import DATA
+from threadhouse.retrieval.calibration import FOLDS, Observation
 from threadhouse.stores.embedders import open_embedder
 from threadhouse.stores.settings import Settings
 
 SETS = tuple(FOLDERS)
 PEPS_SHARE = 0.25
 """Of the 389 PEPs with sections: 2,000 sections, and 177 sentences elsewhere that cite one of them."""
+
+MIXED_EVERY = 4
+"""Of the hub in two languages, every so many questions: it is like the hubs in one."""
 
 PARTS = ("units", "threads")
 
@@ -79,8 +91,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-boosts", action="store_true", help="Search units as with SEARCH_RERANK_ENABLED=false."
     )
-    parser.add_argument("--no-packs", action="store_true", help="Threads without their packs.")
-    parser.add_argument("--fit", type=Path, help="Write newly fitted numbers of resolution here.")
+    parser.add_argument(
+        "--packs", type=int, default=4, help="Take the pack of every so many questions; 0: none."
+    )
+    parser.add_argument(
+        "--folds", type=int, default=1, help="How many fifths of the threads are left out, in turn."
+    )
+    parser.add_argument(
+        "--fit", type=Path, help="Fit the numbers of resolution, with all fifths left out in turn."
+    )
 
 
 def run(options: argparse.Namespace) -> list[Measure]:
@@ -122,15 +141,32 @@ def _unit_tasks(data: Path, options: argparse.Namespace) -> list[Task]:
 
 def _threads(data: Path, options: argparse.Namespace, embedder: BenchEmbedder) -> list[Measure]:
     measures: list[Measure] = []
+    fitting = Fitting()
     for source, tasks in _hubs(data, options):
         wanted = [task for task in tasks if options.only in task.name]
         if not wanted:
             continue
         with open_hub(source, data, embedder) as hub:
-            for task in wanted:
-                measures += measure_threads(task, observe(hub, task), hub.policy)
-                if not options.no_packs:
-                    measures.append(measure_packs(hub, task))
+            policy = hub.policy
+            seen = {task.name: observe(hub, task) for task in wanted}
+            packs = {
+                task.name: measure_packs(hub, task, options.packs)
+                for task in wanted
+                if options.packs
+            }
+        gone: dict[str, list[Observation]] = {task.name: [] for task in wanted}
+        for fold in range(FOLDS if options.fit else options.folds):
+            with open_hub(without_fold(source, fold), data, embedder) as hub:
+                for task in wanted:
+                    gone[task.name] += observe(hub, task)
+        for task in wanted:
+            name = task.name
+            measures += measure_threads(task, seen[name], gone[name], policy)
+            if name in packs:
+                measures.append(packs[name])
+            fitting.add(seen[name], gone[name], policy)
+    if options.fit:
+        measures += fitting.fit(embedder.space.space_id, options.fit)
     return measures
 
 
@@ -168,9 +204,9 @@ def _xquad_hubs(folder: Path) -> list[tuple[HubSource, Sequence[ThreadTask]]]:
         for language in ("vi", "en")
     ]
     both = {
-        "vi": [*asked["vi→vi"]],
-        "en": [*asked["en→en"]],
-        "vi without marks": [*asked["vi without marks→vi"]],
+        "vi": asked["vi→vi"][::MIXED_EVERY],
+        "en": asked["en→en"][::MIXED_EVERY],
+        "vi without marks": asked["vi without marks→vi"][::MIXED_EVERY],
     }
     mixed = [ThreadTask(f"xquad {name}→both", questions) for name, questions in both.items()]
     return [*hubs, (xquad_hub(None), mixed)]

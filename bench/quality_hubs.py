@@ -10,18 +10,19 @@ centroids and packs through the functions of the nightly job, and questions to `
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.measuring import BenchFailedError, say
 from bench.nightly import is_in_share
-from bench.quality_tasks import FOLDERS
+from bench.quality_tasks import FOLDERS, strings
 from bench.quality_vectors import BenchEmbedder
 from bench.retrieval import read_rows
 from bench.temporary_home import temporary_home
-from threadhouse.retrieval.models import Audience, Json, Principal
+from threadhouse.retrieval.calibration import fold_of
+from threadhouse.retrieval.models import Audience, Json, Principal, ThreadId
 from threadhouse.retrieval.resolution import RetrievalPolicy
 from threadhouse.serving.opening import open_retrieval_service
 from threadhouse.serving.retrieval_service import RetrievalService
@@ -50,12 +51,13 @@ AGENT = Principal(subject="bench", audience=Audience.AI_AGENT)
 
 @dataclass(frozen=True, slots=True)
 class HubSource:
-    """Which rows become a hub. ``keep`` sees the name of a file and one of its rows."""
+    """Which rows become a hub. ``keep`` sees the name of a file and one of its rows; ``fold`` is the fifth that is left out."""
 
     name: str
     dataset: str
     keep: Callable[[str, Mapping[str, Json]], bool]
     principal: Principal
+    fold: int | None = None
 
 
 def xquad_hub(language: str | None) -> HubSource:
@@ -79,6 +81,11 @@ def peps_hub(share: float) -> HubSource:
         return file not in {"documents", "units"} or is_in_share(str(row["doc_id"]), share)
 
     return HubSource("peps", "peps", keep, READER)
+
+
+def without_fold(source: HubSource, fold: int) -> HubSource:
+    """The same hub as if a fifth of the threads had never been written, nor the units that belong to nothing else."""
+    return replace(source, name=f"{source.name} without fifth {fold + 1}", fold=fold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +125,46 @@ def open_hub(source: HubSource, data: Path, embedder: BenchEmbedder) -> Generato
 
 def _copy_rows(origin: Path, target: Path, source: HubSource) -> None:
     target.mkdir()
+    threads = threads_of_rows(
+        read_rows(origin / "units.jsonl"), read_rows(origin / "threads.jsonl")
+    )
     for file in ("documents", "units", "threads", "edges"):
-        rows = [row for row in read_rows(origin / f"{file}.jsonl") if source.keep(file, row)]
+        rows = [
+            row
+            for row in read_rows(origin / f"{file}.jsonl")
+            if source.keep(file, row) and not _is_left_out(source.fold, file, row, threads)
+        ]
         if not rows:
             message = f"{file}.jsonl of {origin.name} gives no row for the hub {source.name}."
             raise BenchFailedError(message)
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         (target / f"{file}.jsonl").write_text(text, encoding="utf-8")
+
+
+def threads_of_rows(
+    units: Sequence[Mapping[str, Json]], threads: Sequence[Mapping[str, Json]]
+) -> dict[str, set[str]]:
+    """Threads by unit id: the unit's own, or those that list its document."""
+    by_document: dict[str, set[str]] = {}
+    for row in threads:
+        for document_id in strings(row.get("doc_ids")):
+            by_document.setdefault(document_id, set()).add(str(row["thread_id"]))
+    return {
+        str(row["unit_id"]): {str(row["thread_id"])}
+        if "thread_id" in row
+        else by_document.get(str(row["doc_id"]), set())
+        for row in units
+    }
+
+
+def _is_left_out(
+    fold: int | None, file: str, row: Mapping[str, Json], threads: Mapping[str, set[str]]
+) -> bool:
+    if fold is None:
+        return False
+    if file == "threads":
+        return fold_of(ThreadId(str(row["thread_id"]))) == fold
+    if file == "units":
+        own = threads[str(row["unit_id"])]
+        return bool(own) and all(fold_of(ThreadId(thread)) == fold for thread in own)
+    return False

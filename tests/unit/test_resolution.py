@@ -21,6 +21,7 @@ from threadhouse.retrieval.resolution import (
     resolve_threads,
 )
 from threadhouse.retrieval.search import SearchHit
+from threadhouse.retrieval.thread_features import nearest_cosine
 
 A, B, C = threads("a", "b", "c")
 
@@ -180,3 +181,41 @@ def test_coverage_is_the_share_of_expected_stages_that_are_there() -> None:
 
 def test_a_thread_that_could_not_be_better_has_no_handicap() -> None:
     assert ranking_handicap(ranking_parts(facts(), RANKING, NOW), RANKING) == 0
+
+
+def with_match(**numbers: float) -> RetrievalPolicy:
+    """The policy of these tests with a match of its own where question and text are of one language."""
+    match = {f"same:match_{name}": value for name, value in numbers.items()}
+    return replace(POLICY, coefficients={**POLICY.coefficients, **match})
+
+
+TWO = (unit_hit("u1", 0.90, 3.0, score=0.9), unit_hit("u2", 0.80, score=0.5))
+
+
+def test_an_intercept_of_nothing_and_a_slope_of_one_change_nothing() -> None:
+    assert resolve(TWO, policy=with_match(intercept=0.0, slope=1.0)) == resolve(TWO)
+
+
+def test_whether_any_thread_answers_does_not_change_which_one_would() -> None:
+    plain, doubting = resolve(TWO), resolve(TWO, policy=with_match(intercept=-2.0, slope=1.0))
+    assert order(doubting) == order(plain)
+    assert doubting.any_thread < plain.any_thread
+    shares = [
+        [each.score / found.any_thread for each in found.candidates] for found in (plain, doubting)
+    ]
+    assert shares[0] == pytest.approx(shares[1])
+
+
+def test_threads_that_are_all_far_away_are_less_likely_to_answer() -> None:
+    policy = with_match(intercept=-45.0, slope=1.0, cosine=50.0)
+    near = resolve(TWO, policy=policy)
+    far = resolve(
+        [unit_hit("u1", 0.80, 3.0, score=0.9), unit_hit("u2", 0.70, score=0.5)], policy=policy
+    )
+    assert far.any_thread < near.any_thread
+
+
+def test_the_nearest_unit_of_a_thread_is_its_own() -> None:
+    members = {UnitId("u1"): {A: 1.0}, UnitId("u2"): {B: 1.0}}
+    assert [nearest_cosine(t, TWO, members) for t in (A, B, C)] == [0.90, 0.80, 0.80]
+    assert nearest_cosine(A, (), {}) == 0.0

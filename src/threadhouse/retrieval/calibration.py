@@ -32,6 +32,7 @@ from threadhouse.retrieval.resolution import (
     match_of,
     share_of_strengths,
     strength,
+    strongest_of,
 )
 from threadhouse.retrieval.search_hits import SearchHit
 from threadhouse.retrieval.thread_features import (
@@ -41,6 +42,7 @@ from threadhouse.retrieval.thread_features import (
     Scales,
     candidate_features,
     centroid_thread,
+    nearest_cosine,
     relation_of,
 )
 
@@ -64,6 +66,9 @@ SINGLE_PRECISION = 0.95
 """Share of single matches that must be right; the lowest threshold that reaches it is taken."""
 
 _RIDGE = 1.0
+_COSINE_STEPS = 25.0
+"""Cosines differ by hundredths where other inputs differ by halves."""
+
 _MOST_STEPS = 60
 _CLOSE_ENOUGH = 1e-6
 _RELIABILITY_BINS = 10
@@ -405,7 +410,7 @@ def _fit_matches(
     Fitted after the strengths: what tells threads apart is not what tells whether one of them is right, and one slope for both
     was sure of too much across languages.
     """
-    by_relation: dict[str, list[tuple[float, bool, float]]] = defaultdict(list)
+    by_relation: dict[str, list[tuple[list[float], bool, float]]] = defaultdict(list)
     for _, observation, weight in examples:
         features = _features(observation, policy.scales)
         strengths = {
@@ -413,27 +418,29 @@ def _fit_matches(
             for t, row in features.items()
         }
         if strengths:
-            top = max(strengths, key=lambda t: strengths[t])
+            strongest = strongest_of(strengths)
+            cosine = nearest_cosine(strongest, observation.unit_hits, observation.memberships)
             is_there = bool(observation.right & observation.facts.keys())
-            by_relation[relation_of(features[top])].append(
-                (log_sum_exp(strengths.values()), is_there, weight)
-            )
+            row = [1.0, log_sum_exp(strengths.values()), cosine * _COSINE_STEPS]
+            by_relation[relation_of(features[strongest])].append((row, is_there, weight))
     found: dict[str, float] = {}
     for relation, rows in by_relation.items():
-        if min(sum(there for _, there, _ in rows), sum(not there for _, there, _ in rows)) < (
-            FEWEST_TO_FIT_A_MATCH
-        ):
+        there = sum(is_there for _, is_there, _ in rows)
+        if min(there, len(rows) - there) < FEWEST_TO_FIT_A_MATCH:
             continue
-        intercept, slope = fit_coefficients(
-            [np.array([[1.0, value]]) for value, _, _ in rows],
+        # The ridge pulls towards 0: what it pulls should not hold the place of a scale.
+        middle = float(np.mean([row[2] for row, _, _ in rows]))
+        intercept, slope, nearness = fit_coefficients(
+            [np.array([[row[0], row[1], row[2] - middle]]) for row, _, _ in rows],
             [np.zeros(1)] * len(rows),
-            [np.array([there]) for _, there, _ in rows],
+            [np.array([is_there]) for _, is_there, _ in rows],
             [weight for _, _, weight in rows],
-            np.array([True, False]),
+            np.array([True, False, False]),
         )
         if slope > 0:
-            found[f"{relation}:match_intercept"] = round(float(intercept), 4)
+            found[f"{relation}:match_intercept"] = round(float(intercept - nearness * middle), 4)
             found[f"{relation}:match_slope"] = round(float(slope), 4)
+            found[f"{relation}:match_cosine"] = round(float(nearness * _COSINE_STEPS), 4)
     return found
 
 
@@ -517,7 +524,14 @@ def _judge(
         t: strength(row, policy.coefficients) + _handicap(observation, t, policy, now)
         for t, row in features.items()
     }
-    scores = share_of_strengths(strengths, match_of(features, strengths, policy.coefficients))
+    match = match_of(
+        features,
+        strengths,
+        observation.unit_hits,
+        observation.memberships,
+        policy.coefficients,
+    )
+    scores = share_of_strengths(strengths, match)
     ranked = sorted(scores, key=lambda t: (-scores[t], t))
     return _Judged(
         scores=tuple(scores[t] for t in ranked),

@@ -7,9 +7,10 @@ Every signal is computed from what the reader may see and from nothing else: a t
 and a thread without facts is no candidate, whatever any signal says of it.
 
 The model is a nested logit. Every candidate has a strength; among the threads, a candidate has its share of ``exp(strength)``.
-That any thread answers at all is a logistic function of the log of the sum, with an intercept and a slope for each relation of
-question and texts; with 0 and 1, "none of them" is one more candidate of strength 0. So scores add up to at most 1, two threads
-that are equally good get half each and become candidates, and what is missing from 1 is the probability that no thread answers.
+That any thread answers at all is a logistic function of the log of the sum and of how near the nearest unit is, fitted for each
+relation of question and texts; without such numbers, "none of them" is one more candidate of strength 0. So scores add up to at
+most 1, two threads that are equally good get half each and become candidates, and what is missing from 1 is the probability that
+no thread answers.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from threadhouse.retrieval.thread_features import (
     Scales,
     candidate_features,
     centroid_thread,
+    nearest_cosine,
     relation_of,
 )
 
@@ -211,7 +213,8 @@ def resolve_threads(
         + ranking_handicap(parts[thread_id], policy.ranking)
         for thread_id, row in features.items()
     }
-    scores = share_of_strengths(strengths, match_of(features, strengths, policy.coefficients))
+    match = match_of(features, strengths, unit_hits, memberships, policy.coefficients)
+    scores = share_of_strengths(strengths, match)
     candidates = [
         ThreadCandidate(
             thread_id,
@@ -246,16 +249,29 @@ class Match:
 def match_of(
     rows: Mapping[ThreadId, Features],
     strengths: Mapping[ThreadId, float],
+    unit_hits: Sequence[SearchHit],
+    memberships: Memberships,
     coefficients: Mapping[str, float],
 ) -> Match:
-    """The one for the relation of the strongest candidate; without coefficients for it, "none" is a candidate of strength 0."""
+    """The one for the relation of the strongest candidate; without coefficients for it, "none" is a candidate of strength 0.
+
+    How near its nearest unit is counts here and not among the strengths: between threads of one question only differences matter,
+    but whether any of them answers shows in how near they come at all.
+    """
     if not strengths:
         return Match()
-    relation = relation_of(rows[min(strengths, key=lambda t: (-strengths[t], t))])
-    return Match(
-        coefficients.get(f"{relation}:match_intercept", 0.0),
-        coefficients.get(f"{relation}:match_slope", 1.0),
-    )
+    strongest = strongest_of(strengths)
+    relation = relation_of(rows[strongest])
+    nearness = coefficients.get(f"{relation}:match_cosine", 0.0)
+    intercept = coefficients.get(f"{relation}:match_intercept", 0.0)
+    if nearness:
+        intercept += nearness * nearest_cosine(strongest, unit_hits, memberships)
+    return Match(intercept, coefficients.get(f"{relation}:match_slope", 1.0))
+
+
+def strongest_of(strengths: Mapping[ThreadId, float]) -> ThreadId:
+    """The first of the candidates with the greatest strength."""
+    return min(strengths, key=lambda thread_id: (-strengths[thread_id], thread_id))
 
 
 def share_of_strengths(

@@ -48,9 +48,11 @@ INPUTS: tuple[str, ...] = (
 """Every input, in the order of the columns of a design matrix."""
 
 MATCH_INPUTS: tuple[str, ...] = tuple(
-    f"{relation}:{name}" for relation in RELATIONS for name in ("match_intercept", "match_slope")
+    f"{relation}:{name}"
+    for relation in RELATIONS
+    for name in ("match_intercept", "match_slope", "match_cosine")
 )
-"""How the strengths of all candidates together say that any thread is right, by the relation of the strongest one."""
+"""How strengths and the nearest unit say that any thread is right, by the relation of the strongest candidate."""
 
 _MASS_SHARPNESS = 3.0
 """How sharply the mass of further units falls off, per width of the scale: a unit one width below the best counts a twentieth.
@@ -120,6 +122,24 @@ def candidate_features(
 def relation_of(row: Features) -> str:
     """Which of RELATIONS the inputs of a candidate are of."""
     return next(r for r in RELATIONS if f"{r}:intercept" in row)
+
+
+def nearest_cosine(
+    thread_id: ThreadId, unit_hits: Sequence[SearchHit], memberships: Memberships
+) -> float:
+    """The cosine of the unit of a thread that lies nearest to the question, as it is, on no scale.
+
+    A thread that only words found is taken to lie as far as the farthest unit; 0 when nothing has a cosine.
+    """
+    cosines = [
+        (hit.breakdown.dense, hit.owner_id) for hit in unit_hits if hit.breakdown.dense is not None
+    ]
+    own = [
+        cosine
+        for cosine, owner_id in cosines
+        if memberships.get(UnitId(owner_id), {}).get(thread_id, 0.0) > 0
+    ]
+    return max(own, default=min((cosine for cosine, _ in cosines), default=0.0))
 
 
 def centroid_thread(hit: SearchHit) -> ThreadId:
