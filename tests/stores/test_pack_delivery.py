@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import LiteralString
 from uuid import uuid4
@@ -26,6 +27,7 @@ from delivery_house import (
     rows,
     write_hub,
 )
+from threadhouse.retrieval.audience import FILTERED_FIELDS, VOCABULARY, AudiencePolicy
 from threadhouse.retrieval.fallback import GapKind, GapSignal
 from threadhouse.retrieval.models import Audience
 from threadhouse.stores import pack_delivery, pack_store
@@ -228,6 +230,35 @@ def test_a_stored_pack_that_would_leak_is_stopped(
     with pytest.raises(Leak) as stopped:
         read(reader)
     assert stopped.value.unit_ids == ("u1",)
+
+
+def test_a_stored_pack_is_stopped_by_the_database_alone(
+    hub: Database, delivery: PackDelivery
+) -> None:
+    """A program that believes everything open is still asked by the database as the lane that it serves."""
+    read(delivery)
+    hide_behind_the_triggers(hub)
+    everything = replace(
+        policy_of(hub).lanes[Audience.CUSTOMER],
+        **{name: VOCABULARY[name] for name in FILTERED_FIELDS},
+    )
+    believed = AudiencePolicy(1, {Audience.CUSTOMER: everything})
+    with delivery.begin() as out, pytest.raises(Leak) as stopped:
+        out.stored_pack(T1, CUSTOMER, believed, SPACE)
+    assert stopped.value.unit_ids == ("u1",)
+
+
+def test_a_unit_that_is_gone_behind_the_triggers_is_no_leak(
+    hub: Database, delivery: PackDelivery
+) -> None:
+    read(delivery)
+    with hub.connect() as connection:
+        connection.execute(BEHIND_THE_TRIGGERS)
+        connection.execute("delete from public.tac_logical_unit where logical_unit_id = 'u1'")
+    pack, is_stored, stale = read(delivery)
+    assert pack is not None
+    assert "A/u1" not in pack.source_revisions
+    assert (is_stored, stale) == (False, ("unit_version",))
 
 
 def test_a_stopped_leak_is_reported_once_and_the_next_reader_is_served(

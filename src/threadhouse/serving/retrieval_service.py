@@ -386,7 +386,7 @@ class RetrievalService:
 
     def _begin(self, connection: Connection[TupleRow], begun: _Asking) -> _Question:
         with begun.timings.of("rules"):
-            rules = read_question_rules(connection, self.space_id)
+            rules = read_question_rules(connection, self.space_id, begun.principal)
             if self._retrieval_policy is not None:
                 rules = replace(rules, retrieval=self._retrieval_policy)
         return _Question(
@@ -716,12 +716,12 @@ def _read_found(
     ]
     units = {
         unit.logical_unit_id: unit
-        for unit in (knowledge.units(unit_ids) if unit_ids else ())
+        for unit in (knowledge.visible_units(unit_ids) if unit_ids else ())
         if isinstance(unit, InformationUnit)
     }
     documents = {
         document.document_id: document
-        for document in (knowledge.documents(document_ids) if document_ids else ())
+        for document in (knowledge.visible_documents(document_ids) if document_ids else ())
         if isinstance(document, ProductionDocument)
     }
     parts: list[FoundUnit | FoundDocumentPart] = []

@@ -88,6 +88,22 @@ class KnowledgeReader:
                 InformationUnit, "source.information_unit", row, "logical_unit_id", _unit_fault
             )
 
+    def visible_units(
+        self, unit_ids: Sequence[UnitId]
+    ) -> Iterator[InformationUnit | UnreadableRow]:
+        """Of some units those that the current database role may see, with their texts, in order of id."""
+        for row in self._all("found_units", {"unit_ids": list(unit_ids)}):
+            yield _read(
+                InformationUnit, "source.information_unit", row, "logical_unit_id", _unit_fault
+            )
+
+    def visible_documents(
+        self, document_ids: Sequence[DocumentId]
+    ) -> Iterator[ProductionDocument | UnreadableRow]:
+        """Of some documents those that the current database role may see and that no units replace, in order of id."""
+        for row in self._all("found_documents", {"document_ids": list(document_ids)}):
+            yield _read(ProductionDocument, "source.production_document", row, "document_id")
+
     def unit_outlines(self) -> Iterator[UnitOutline | UnreadableRow]:
         """Every live unit without its text, in order of id; streamed."""
         for row in self._stream("knowledge_unit_outlines", {}):

@@ -33,6 +33,7 @@ from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.live_owners import Connections
 from threadhouse.stores.pack_memory import KnownPack, PackMemory
 from threadhouse.stores.pack_store import BuiltPack, keep_pack, look_up_pack
+from threadhouse.stores.reader_roles import BUILDER_ROLE, READER_ROLE, begin_reading, continue_as
 
 REFUSAL_NAMESPACE = UUID("c0f2a9d4-3f0e-5d5e-9d0b-7d6f1f6f5a21")
 """Namespace of the ids that one refusal writes."""
@@ -85,6 +86,7 @@ class Delivery:
         known = self._memory.get(thread_id, lane)
         for _ in range(CONTENT_READS):
             if known is None:
+                begin_reading(self._connection, principal)
                 found = look_up_pack(self._connection, thread_id, lane, space_id)
                 if found.pack is None:
                     return None, found.stale
@@ -96,8 +98,8 @@ class Delivery:
                 return None, stale
             if row["pack_id"] != known.pack.pack_id:
                 known = None
-            elif row["hidden"]:
-                raise Leak(known.pack, row["hidden"])
+            elif hidden := self._still_there(row["hidden"]):
+                raise Leak(known.pack, hidden)
             elif row["live_count"] != len(known.unit_ids):
                 # Only a source that changes without its triggers comes here; its revision cannot be relied on.
                 return None, ("unit_version",)
@@ -115,8 +117,9 @@ class Delivery:
         if not row["hidden"]:
             return True
         was = (built.built_from.input_revision, built.built_from.policy_version)
-        if was == (row["current_input_revision"], row["current_policy_version"]):
-            raise Leak(built, row["hidden"])
+        is_as_built = was == (row["current_input_revision"], row["current_policy_version"])
+        if is_as_built and (hidden := self._still_there(row["hidden"])):
+            raise Leak(built, hidden)
         return False
 
     def check(self, pack: ContextPack, principal: Principal, policy: AudiencePolicy) -> None:
@@ -134,6 +137,7 @@ class Delivery:
         parts = [unit for unit in pack.units() if unit.unit_kind == LEGACY_UNIT_KIND]
         if parts:
             row = self._one(
+                principal,
                 "packs_check_documents",
                 {
                     "document_ids": [part.logical_unit_id for part in parts],
@@ -147,9 +151,11 @@ class Delivery:
 
     def last_delivered(self, session_id: str, lane: str) -> tuple[UUID, ThreadId | None] | None:
         """Query and thread of the pack that a session got last."""
-        row = self._connection.execute(
-            queries.load("session_last_delivered"), {"session_id": session_id, "lane": lane}
-        ).fetchone()
+        with self._connection.pipeline():
+            continue_as(self._connection, READER_ROLE)
+            row = self._connection.execute(
+                queries.load("session_last_delivered"), {"session_id": session_id, "lane": lane}
+            ).fetchone()
         return None if row is None else (row[0], row[1])
 
     def write(
@@ -159,17 +165,17 @@ class Delivery:
         gaps: Sequence[GapSignal] = (),
     ) -> int:
         """Write down what leaves; returns how many events were new (0: this query was counted before)."""
-        row = self._connection.execute(
-            queries.load("delivery_write"),
-            {
-                "events": Jsonb([event.model_dump(mode="json") for event in events]),
-                "signals": Jsonb(signal_rows(gaps)),
-                "pack_id": pack.pack_id if pack else None,
-                "lane": pack.lane if pack else None,
-                "thread_id": (pack.thread_id or None) if pack else None,
-                "source_revisions": Jsonb(pack.source_revisions if pack else {}),
-            },
-        ).fetchone()
+        written = {
+            "events": Jsonb([event.model_dump(mode="json") for event in events]),
+            "signals": Jsonb(signal_rows(gaps)),
+            "pack_id": pack.pack_id if pack else None,
+            "lane": pack.lane if pack else None,
+            "thread_id": (pack.thread_id or None) if pack else None,
+            "source_revisions": Jsonb(pack.source_revisions if pack else {}),
+        }
+        with self._connection.pipeline():
+            continue_as(self._connection, READER_ROLE)
+            row = self._connection.execute(queries.load("delivery_write"), written).fetchone()
         return int(row[0]) if row else 0
 
     def _check_units(
@@ -180,6 +186,7 @@ class Delivery:
         policy: AudiencePolicy,
     ) -> DictRow:
         return self._one(
+            principal,
             "packs_check",
             {
                 "thread_id": thread_id,
@@ -190,8 +197,24 @@ class Delivery:
             },
         )
 
-    def _one(self, query: str, params: Mapping[str, Any]) -> DictRow:
-        with self._connection.cursor(row_factory=dict_row) as cursor:
+    def _still_there(self, unit_ids: Sequence[str]) -> list[str]:
+        """To a lane, what is gone looks like what is hidden. Only the one is a leak; the other is out of date."""
+        if not unit_ids:
+            return []
+        with self._connection.pipeline():
+            continue_as(self._connection, BUILDER_ROLE)
+            rows = self._connection.execute(
+                queries.load("packs_still_there"), {"unit_ids": list(unit_ids)}
+            ).fetchall()
+        return [row[0] for row in rows]
+
+    def _one(self, principal: Principal, query: str, params: Mapping[str, Any]) -> DictRow:
+        """One row, asked as the principal's lane whatever the transaction did before; one round trip."""
+        with (
+            self._connection.pipeline(),
+            self._connection.cursor(row_factory=dict_row) as cursor,
+        ):
+            begin_reading(self._connection, principal)
             row = cursor.execute(queries.load(query), params).fetchone()
         if row is None:
             message = f"{query} gave no row although it aggregates."
@@ -220,6 +243,7 @@ class PackDelivery:
             connection.read_only = True
             try:
                 with connection.transaction():
+                    continue_as(connection, BUILDER_ROLE)
                     yield KnowledgeReader(connection)
             finally:
                 if not connection.closed:
@@ -239,6 +263,7 @@ class PackDelivery:
         """Store a pack that was built for a reader, for those who come after; False when its thread has moved on already."""
         self._memory.put(KnownPack.of(built.pack))
         with self._connections() as connection, connection.transaction():
+            continue_as(connection, READER_ROLE)
             return keep_pack(connection, built)
 
     def refuse(self, leak: Leak, principal: Principal, query_id: UUID) -> None:
@@ -252,7 +277,8 @@ class PackDelivery:
             "policy_version": pack.built_from.policy_version,
             "input_revision": pack.built_from.input_revision,
         }
-        with self._connections() as connection:
+        with self._connections() as connection, connection.transaction():
+            continue_as(connection, READER_ROLE)
             connection.execute(
                 queries.load("delivery_refuse"),
                 {

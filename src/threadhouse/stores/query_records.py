@@ -19,6 +19,7 @@ from threadhouse.retrieval.models import Audience, Json, Principal
 from threadhouse.stores import queries
 from threadhouse.stores.gap_signals import signal_rows
 from threadhouse.stores.live_owners import Connections
+from threadhouse.stores.reader_roles import READER_ROLE, continue_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,10 @@ class QueryRecords:
         """A query of this lane; None also for one of another lane."""
         with (
             self._connections() as connection,
+            connection.transaction(),
             connection.cursor(row_factory=class_row(KnownQuery)) as cursor,
         ):
+            continue_as(connection, READER_ROLE)
             return cursor.execute(
                 queries.load("query_event"), {"query_id": query_id, "lane": lane}
             ).fetchone()
@@ -62,8 +65,10 @@ class QueryRecords:
         """Revision by canonical address of a pack that was delivered to this lane; None when none was."""
         with (
             self._connections() as connection,
+            connection.transaction(),
             connection.cursor(row_factory=dict_row) as cursor,
         ):
+            continue_as(connection, READER_ROLE)
             row = cursor.execute(
                 queries.load("delivered_pack"), {"pack_id": pack_id, "lane": lane}
             ).fetchone()
@@ -80,6 +85,7 @@ class QueryRecords:
     ) -> None:
         """Write what was said, all or none."""
         with self._connections() as connection, connection.transaction():
+            continue_as(connection, READER_ROLE)
             connection.execute(
                 queries.load("delivery_write"),
                 {

@@ -11,9 +11,11 @@ from psycopg import Connection
 from psycopg.rows import TupleRow, dict_row
 
 from threadhouse.retrieval.audience import AudiencePolicy
+from threadhouse.retrieval.models import Principal
 from threadhouse.retrieval.resolution import RetrievalPolicy
 from threadhouse.stores import queries
 from threadhouse.stores.knowledge import audience_policy_of
+from threadhouse.stores.reader_roles import begin_reading
 from threadhouse.stores.retrieval_policy import retrieval_policy_of
 
 
@@ -25,8 +27,10 @@ class QuestionRules:
     retrieval: RetrievalPolicy
 
 
-def read_question_rules(connection: Connection[TupleRow], space_id: str) -> QuestionRules:
-    """The policies in force; the transaction of the question begins in the same round trip.
+def read_question_rules(
+    connection: Connection[TupleRow], space_id: str, principal: Principal
+) -> QuestionRules:
+    """The policies in force; the transaction of the question begins in the same round trip, and goes on as the principal's lane.
 
     Raises:
         ConfigurationError: A policy is missing or cannot be read.
@@ -38,6 +42,7 @@ def read_question_rules(connection: Connection[TupleRow], space_id: str) -> Ques
     ):
         audience.execute(queries.load("knowledge_policy"))
         retrieval.execute(queries.load("retrieval_policy_read"), {"space_id": space_id})
+        begin_reading(connection, principal)
         return QuestionRules(
             audience_policy_of(audience.fetchall()), retrieval_policy_of(retrieval.fetchone())
         )

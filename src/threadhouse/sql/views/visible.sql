@@ -57,7 +57,7 @@ where m.status in ('confirmed', 'proposed', 'needs_human')
 -- A document whose units took over is known by its units, and its own text, which holds all of them, is not shown.
 create or replace view visible.production_document with (security_barrier) as
 with here as materialized (select cong.allowed_now() as allowed)
-select d.document_id, d.path, d.title, d.tags, case when d.has_units then null else d.body end as body, d.language, d.revision
+select d.document_id, d.path, d.title, d.tags, case when d.has_units then null else d.body end as body, d.language, d.revision, d.content_hash
      , d.lifecycle_stage, d.data_classification, d.visibility, d.readiness, d.publication_state, d.risk_class, d.authority
      , d.updated_at, d.has_units
 from source.production_document d
