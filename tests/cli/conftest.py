@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from threadhouse.stores.model_build import models_directory
 from threadhouse.stores.settings import Settings
 
 SCRIPT = Path(sys.executable).with_name("threadhouse")
@@ -73,6 +74,22 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Generator[CommandLine,
     done = threadhouse("migrate")
     assert done.returncode == 0, done.stderr
     try:
+        yield threadhouse
+    finally:
+        threadhouse("stop")
+
+
+@pytest.fixture(scope="session")
+def sample_hub(
+    model_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[CommandLine, None, None]:
+    """A home with the sample hub after its first night. Whoever changes it puts it back."""
+    home = tmp_path_factory.mktemp("sample_home")
+    models_directory(home).symlink_to(models_directory(model_home))
+    threadhouse = CommandLine(home)
+    try:
+        done = threadhouse("nightly", "--sample-if-empty")
+        assert done.returncode == 0, done.stderr
         yield threadhouse
     finally:
         threadhouse("stop")

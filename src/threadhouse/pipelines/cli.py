@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sys
 import traceback
@@ -25,7 +24,8 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from threadhouse import __version__
-from threadhouse.pipelines import cli_policy, cli_query
+from threadhouse.pipelines import cli_mcp, cli_policy, cli_query, cli_token
+from threadhouse.pipelines.secret_masking import mask
 from threadhouse.retrieval.errors import ConfigurationError, LoadError, ThreadhouseError
 
 if TYPE_CHECKING:
@@ -45,12 +45,8 @@ EXIT_INTERRUPTED = 130
 DEFAULT_UI_PORT = 3000
 # Loading the code location takes seconds, on a busy machine half a minute.
 UI_START_TIMEOUT_S = 120.0
-SHORTEST_SECRET_CHARS = 3
-"""A shorter one protects nothing, and hiding it would turn every sentence into asterisks."""
 DEFAULT_REPORT_LANE = "overall"
 _PROGRAM = "threadhouse"
-# In key=value form, quoted when it holds spaces, or as a parameter of an address.
-_PASSWORD_OF_A_DSN = re.compile(r"password\s*=\s*(?:'((?:[^'\\]|\\.)*)'|([^\s&]*))")
 
 _as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
@@ -172,6 +168,8 @@ def nightly(*, sample_if_empty: bool, allow_deletes: bool, as_json: bool) -> Non
 
 cli_query.add_commands(cli)
 cli_policy.add_commands(cli)
+cli_token.add_commands(cli)
+cli_mcp.add_commands(cli)
 
 
 @cli.command()
@@ -500,14 +498,15 @@ def _outcome_of(error: BaseException, session: _Session) -> int | None:
 
 def _fail(sentence: str, session: _Session, error: Exception) -> int:
     if session.debug:
-        sys.stderr.write(_mask("".join(traceback.format_exception(error))))
-    sys.stderr.write(f"{_PROGRAM}: {_mask(sentence)}\n")
+        sys.stderr.write(mask("".join(traceback.format_exception(error))))
+    sys.stderr.write(f"{_PROGRAM}: {mask(sentence)}\n")
     return EXIT_FAILED
 
 
 def _fail_usage(error: click.UsageError) -> int:
     where = error.ctx.command_path if error.ctx else _PROGRAM
-    reason = error.format_message().rstrip(".")
+    # click puts the words to choose from on lines of their own.
+    reason = " ".join(error.format_message().split()).rstrip(".")
     sys.stderr.write(f"{where}: {reason[:1].lower()}{reason[1:]}; see {where} --help.\n")
     return EXIT_USAGE
 
@@ -518,7 +517,7 @@ def _fail_unexpectedly(error: Exception, session: _Session) -> int:
     sentence = f"Something unexpected happened ({type(error).__name__}: {said})"
     if session.debug:
         return _fail(f"{sentence}.", session, error)
-    log = _keep_story(_mask(story))
+    log = _keep_story(mask(story))
     where = f"the traceback is in {log}" if log else f"{_PROGRAM} --debug … shows the traceback"
     return _fail(f"{sentence}; {where}. Please report it.", session, error)
 
@@ -550,29 +549,6 @@ def _interrupted() -> int:
         f"{_PROGRAM}: interrupted; what was finished is kept, run the command again to go on.\n"
     )
     return EXIT_INTERRUPTED
-
-
-def _mask(text: str) -> str:
-    """The text without the secrets of the environment, should a library have quoted one."""
-    for secret in _secrets():
-        text = text.replace(secret, "***")
-    return text
-
-
-def _secrets() -> list[str]:
-    from urllib.parse import quote, unquote, urlsplit
-
-    found = [os.environ.get("QDRANT_API_KEY", "")]
-    for variable in ("DATABASE_URL", "LAKE_URL", "QDRANT_URL"):
-        address = os.environ.get(variable, "")
-        try:
-            password = urlsplit(address).password or ""
-        except ValueError:
-            password = ""
-        if match := _PASSWORD_OF_A_DSN.search(address):
-            password = match[1] or match[2]
-        found += [password, unquote(password), quote(password)]
-    return [secret for secret in found if len(secret) >= SHORTEST_SECRET_CHARS]
 
 
 def _settings() -> Settings:

@@ -3,7 +3,7 @@
 Belongs here: options, what is printed.
 Does not belong here: answering (serving), fitting (retrieval.calibration), other commands (cli).
 
-``--audience`` is trusted because whoever runs this can read the database anyway. Everything that answers others takes a token.
+Whose rights apply is said by a token or, on trust, by ``--audience`` (cli_principal).
 """
 
 from __future__ import annotations
@@ -16,25 +16,20 @@ from uuid import UUID
 
 import click
 
+from threadhouse.pipelines.cli_principal import Asking, takes_principal
+
 if TYPE_CHECKING:
     from threadhouse.retrieval.calibration import Observation
-    from threadhouse.retrieval.models import Json, Principal
+    from threadhouse.retrieval.models import Json
     from threadhouse.retrieval.search import SearchHit
     from threadhouse.serving.retrieval_service import Answer
 
 # The words of the enums, written out: importing them would cost every command what only these need. A test compares them.
-AUDIENCES = ("customer", "partner", "employee", "ai_agent")
 MODES = ("thread", "raw")
 VERDICTS = ("sufficient", "insufficient", "wrong_thread", "noisy", "missing_thread", "reject")
 
 EXPLAINED_HITS = 5
 
-_audience = click.option(
-    "--audience",
-    type=click.Choice(AUDIENCES),
-    required=True,
-    help="Whose rights apply. There is no default.",
-)
 _as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
 )
@@ -48,7 +43,6 @@ def add_commands(group: click.Group) -> None:
 
 @click.command()
 @click.argument("text")
-@_audience
 @click.option(
     "--mode",
     type=click.Choice(MODES),
@@ -69,10 +63,11 @@ def add_commands(group: click.Group) -> None:
     help="Also say why this thread: signals, thresholds, how many candidates were filtered.",
 )
 @_as_json
+@takes_principal
 def query(
+    asking: Asking,
     text: str,
     *,
-    audience: str,
     mode: str,
     budget: int | None,
     whole: bool,
@@ -89,12 +84,12 @@ def query(
     from threadhouse.serving.retrieval_service import DEFAULT_TOKEN_BUDGET, Mode
     from threadhouse.stores.settings import Settings
 
-    with open_retrieval_service(
-        Settings.from_environment(), lambda line: click.echo(line, err=True)
-    ) as service:
+    settings = Settings.from_environment()
+    principal = asking.principal(settings)
+    with open_retrieval_service(settings, lambda line: click.echo(line, err=True)) as service:
         answer = service.answer(
             text,
-            _local_principal(audience),
+            principal,
             Mode(mode),
             session_id=session,
             token_budget=None if whole else budget or DEFAULT_TOKEN_BUDGET,
@@ -113,18 +108,18 @@ def query(
         click.echo("\n".join(_explained(answer)) + "\n")
     click.echo(
         f"Query {answer.query_id}: {answer.source.replace('_', ' ')} pack, {answer.timings.total_ms:.0f} ms. "
-        f"Was it enough? threadhouse feedback {answer.query_id} sufficient --audience {audience}"
+        f"Was it enough? threadhouse feedback {answer.query_id} sufficient{asking.options}"
     )
 
 
 @click.command()
 @click.argument("query_id", type=click.UUID)
 @click.argument("verdict", type=click.Choice(VERDICTS))
-@_audience
 @click.option("--thread", help="The thread that is rejected; by default the one that answered.")
 @_as_json
+@takes_principal
 def feedback(
-    query_id: UUID, verdict: str, *, audience: str, thread: str | None, as_json: bool
+    asking: Asking, query_id: UUID, verdict: str, *, thread: str | None, as_json: bool
 ) -> None:
     """Say what the answer to QUERY_ID was worth.
 
@@ -134,10 +129,10 @@ def feedback(
     from threadhouse.serving.retrieval_service import Verdict
     from threadhouse.stores.settings import Settings
 
-    with open_retrieval_service(Settings.from_environment()) as service:
-        event_id = service.feedback(
-            query_id, Verdict(verdict), _local_principal(audience), thread_id=thread
-        )
+    settings = Settings.from_environment()
+    principal = asking.principal(settings)
+    with open_retrieval_service(settings) as service:
+        event_id = service.feedback(query_id, Verdict(verdict), principal, thread_id=thread)
     if as_json:
         click.echo(json.dumps({"event_id": str(event_id)}))
     else:
@@ -146,10 +141,10 @@ def feedback(
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@_audience
 @click.option("--write", is_flag=True, help="Put what was fitted in force, as a new version.")
 @_as_json
-def calibrate(path: Path, *, audience: str, write: bool, as_json: bool) -> None:
+@takes_principal
+def calibrate(asking: Asking, path: Path, *, write: bool, as_json: bool) -> None:
     """Fit the numbers of thread resolution on judged queries, and say how good they are.
 
     PATH is a JSONL file of questions with their thread_ids, or a folder with queries.jsonl and qrels.jsonl. Precision, recall and
@@ -166,9 +161,9 @@ def calibrate(path: Path, *, audience: str, write: bool, as_json: bool) -> None:
     from threadhouse.stores.retrieval_policy import read_retrieval_policy, write_retrieval_policy
     from threadhouse.stores.settings import Settings
 
-    judged = read_judged_queries(path)
     settings = Settings.from_environment()
-    principal = _local_principal(audience)
+    principal = asking.principal(settings)
+    judged = read_judged_queries(path)
     now = datetime.now(UTC)
     with open_display() as display, open_retrieval_service(settings, display.announce) as service:
         space_id = service.space_id
@@ -306,9 +301,3 @@ def _score_words(hit: SearchHit) -> str:
     }
     words = ", ".join(f"{name} {value:.2f}" for name, value in named.items() if value is not None)
     return f"{hit.score:.2f} ({words})"
-
-
-def _local_principal(audience: str) -> Principal:
-    from threadhouse.retrieval.models import Audience, Principal
-
-    return Principal(subject=f"local:{audience}", audience=Audience(audience))

@@ -125,6 +125,24 @@ def render_unit(unit: PackUnit, suspect: SuspectLink | None = None) -> str:
     return "\n".join([*lines, "", quote(f"{unit.title}\n\n{unit.body}")])
 
 
+def must_surface(pack: ContextPack) -> list[str]:
+    """What whoever answers from the pack has to pass on, a line each: the reason of a fallback, gaps, suspect links."""
+    lines: list[str] = []
+    signal = pack.fallback_signal
+    if signal is not None:
+        lines.append(f"**{signal.kind}**: {_FALLBACK_SENTENCES[signal.kind]}")
+    if not pack.units():
+        lines.append("**No unit is in this pack.** Do not answer from it.")
+    lines += [
+        f"**Gap** at {gap.lifecycle_stage}: {one_line(gap.description)}" for gap in pack.known_gaps
+    ]
+    lines += [
+        f"**Suspect** {_code(link.canonical_address)}: {_reasons(link)}"
+        for link in pack.suspect_links
+    ]
+    return lines
+
+
 def quote(text: str) -> str:
     r"""Text as a block quote that it cannot leave.
 
@@ -206,20 +224,7 @@ def _candidates(pack: ContextPack) -> Iterable[str]:
 
 
 def _warnings(pack: ContextPack) -> Iterable[str]:
-    lines: list[str] = []
-    signal = pack.fallback_signal
-    if signal is not None:
-        lines += [f"- **{signal.kind}**: {_FALLBACK_SENTENCES[signal.kind]}"]
-    if not pack.units():
-        lines += ["- **No unit is in this pack.** Do not answer from it."]
-    lines += [
-        f"- **Gap** at {gap.lifecycle_stage}: {one_line(gap.description)}"
-        for gap in pack.known_gaps
-    ]
-    lines += [
-        f"- **Suspect** {_code(link.canonical_address)}: {_reasons(link)}"
-        for link in pack.suspect_links
-    ]
+    lines = [f"- {line}" for line in must_surface(pack)]
     if lines:
         yield "\n".join(["## Warnings", "", *lines])
 
