@@ -16,13 +16,17 @@ select t.thread_id, t.input_revision
      , coalesce((select array_agg(m.weight order by m.logical_unit_id) from membership m where m.thread_id = t.thread_id), '{}') as weights
 from asked
 cross join lateral
-( select t.thread_id, t.input_revision, t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority
-  from visible.semantic_thread t where t.thread_id = asked.thread_id offset 0 ) as t
+( select t.* from visible.semantic_thread t where t.thread_id = asked.thread_id offset 0 ) as t
 cross join lateral
-( select from visible.thread_membership m
-  where m.thread_id = t.thread_id
-    and cong.sees(m.visibility, m.readiness, m.publication_state, m.risk_class, m.authority, m.lifecycle_stage
-      , m.data_classification, (select allowed from rights))
+( select from
+  ( select
+    where cong.sees(t.seen_visibility, t.seen_readiness, t.seen_publication_state, t.seen_risk_class, t.seen_authority
+      , t.seen_lifecycle_stage, t.seen_data_classification, (select allowed from rights))
+    union all
+    select from visible.thread_membership m
+    where m.thread_id = t.thread_id
+      and cong.sees(m.visibility, m.readiness, m.publication_state, m.risk_class, m.authority, m.lifecycle_stage
+        , m.data_classification, (select allowed from rights)) ) f
   limit 1 ) as seen_unit
 where cong.leaves_open(t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority, (select allowed from rights))
 order by t.thread_id

@@ -22,11 +22,14 @@ create or replace view visible.semantic_thread with (security_barrier) as
 with here as materialized (select cong.allowed_now() as allowed)
 select t.thread_id, t.canonical_address, t.title, t.aliases, t.purpose, t.description, t.labels
      , t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority, t.input_revision
+     , seen.visibility as seen_visibility, seen.readiness as seen_readiness, seen.publication_state as seen_publication_state
+     , seen.risk_class as seen_risk_class, seen.authority as seen_authority, seen.lifecycle_stage as seen_lifecycle_stage
+     , seen.data_classification as seen_data_classification
      , ( select h.status from nao.health_signal h where h.thread_id = t.thread_id and h.kind = 'thread_health'
          order by h.observed_at desc, h.signal_id desc limit 1 ) as health
 from source.semantic_thread t
 cross join lateral
-( select from source.thread_membership m
+( select i.* from source.thread_membership m
   cross join lateral
   ( select i.visibility, i.readiness, i.publication_state, i.risk_class, i.authority, i.lifecycle_stage, i.data_classification
     from source.information_unit i where i.logical_unit_id = m.logical_unit_id offset 0 ) i
@@ -122,13 +125,16 @@ where p.collection = 'production_documents'
 -- A centroid is its lane's alone, whatever else the reader may see.
 create or replace view visible.projected_centroid with (security_barrier) as
 select p.physical, p.owner_id, p.version_key, t.thread_id, p.lane
+     , t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority
+     , t.seen_visibility, t.seen_readiness, t.seen_publication_state, t.seen_risk_class, t.seen_authority, t.seen_lifecycle_stage
+     , t.seen_data_classification
 from
 ( select physical, owner_id, version_key
        , left(owner_id, length(owner_id) - length(split_part(owner_id, '/', -1)) - 1) as thread_id
        , split_part(owner_id, '/', -1) as lane
   from nao.vector_projection
   where collection = 'thread_centroids' ) p
-cross join lateral (select t.thread_id from visible.semantic_thread t where t.thread_id = p.thread_id offset 0) t
+cross join lateral (select t.* from visible.semantic_thread t where t.thread_id = p.thread_id offset 0) t
 where p.lane = (select cong.current_lane()) or (select cong.current_lane()) is null;
 
 -- What a stored pack of the reader's lane was built from; without its content, so that it can be told why a pack is stale.
