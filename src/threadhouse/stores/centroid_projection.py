@@ -190,7 +190,7 @@ def refresh_centroids(
             chunk_vectors = _read_chunk_vectors(vectors, unit_physical, unit_pointers, batch)
             built = [build_centroid(plan, chunk_vectors) for plan in batch]
             centroids = [each for each in built if isinstance(each, ThreadCentroid)]
-            _write(database, vectors, physical, space, centroids)
+            write_centroids(database, vectors, physical, space, centroids)
             report.written += len(centroids)
             for each in built:
                 if isinstance(each, NoCentroid):
@@ -266,7 +266,7 @@ def _read_chunk_vectors(
     }
 
 
-def _write(
+def write_centroids(
     database: Database,
     vectors: VectorStore,
     physical: str,

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
     from threadhouse.stores.settings import Settings
+
+ConnectionKind = TypeVar("ConnectionKind", bound="psycopg.Connection[TupleRow]")
 
 OLDEST_SERVER = 140000
 # A server that is starting or failing over is back within seconds; after that a person should hear
@@ -136,7 +138,7 @@ class Database:
         Raises:
             StoreUnreachableError: The server does not answer or does not let us in.
         """
-        connection = self._connect()
+        connection = self.new_connection(psycopg.Connection[TupleRow])
         connection.autocommit = autocommit
         with connection:
             yield connection
@@ -177,7 +179,12 @@ class Database:
             **{key: value for key, value in defaults.items() if key not in given},
         )
 
-    def _connect(self) -> psycopg.Connection[TupleRow]:
+    def new_connection(self, kind: type[ConnectionKind]) -> ConnectionKind:
+        """A connection that the caller closes, of a class of its own if need be.
+
+        Raises:
+            StoreUnreachableError: The server does not answer or does not let us in.
+        """
         attempts = Retrying(
             retry=retry_if_exception(_may_pass),
             stop=stop_after_delay(CONNECT_RETRY_S),
@@ -185,7 +192,7 @@ class Database:
             reraise=True,
         )
         try:
-            connection = attempts(psycopg.connect, self._full_conninfo())
+            connection = attempts(kind.connect, self._full_conninfo())
         except psycopg.OperationalError as error:
             raise self._unreachable(error) from None
         _set_up(connection)

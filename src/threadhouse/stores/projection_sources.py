@@ -86,7 +86,14 @@ class ContentSource(Protocol):
     collection: Collection
     chunker_version: str
 
-    def read_wanted(self, connection: Connection[TupleRow], space_id: str) -> WantedOwners: ...
+    def read_wanted(
+        self,
+        connection: Connection[TupleRow],
+        space_id: str,
+        owner_ids: Sequence[str] | None = None,
+    ) -> WantedOwners:
+        """The owners that should be there: all, or those among ``owner_ids``."""
+        ...
 
     def read_texts(
         self, connection: Connection[TupleRow], owner_ids: Sequence[str]
@@ -121,11 +128,16 @@ class UnitSource:
     collection = Collection.INFORMATION_UNITS
     chunker_version = UNIT_CHUNKER_VERSION
 
-    def read_wanted(self, connection: Connection[TupleRow], space_id: str) -> WantedOwners:
+    def read_wanted(
+        self,
+        connection: Connection[TupleRow],
+        space_id: str,
+        owner_ids: Sequence[str] | None = None,
+    ) -> WantedOwners:
         owners: dict[str, ProjectionOwner] = {}
         refused: list[QuarantinedItem] = []
         with connection.cursor(row_factory=dict_row) as cursor:
-            for row in cursor.execute(queries.load("projection_units")):
+            for row in cursor.execute(queries.load("projection_units"), _only(owner_ids)):
                 extra: dict[str, Json] = {
                     "logical_unit_id": row["owner_id"],
                     "unit_version_id": row["version_key"],
@@ -189,12 +201,17 @@ class DocumentSource:
     collection = Collection.PRODUCTION_DOCUMENTS
     chunker_version = DOCUMENT_CHUNKER_VERSION
 
-    def read_wanted(self, connection: Connection[TupleRow], space_id: str) -> WantedOwners:
+    def read_wanted(
+        self,
+        connection: Connection[TupleRow],
+        space_id: str,
+        owner_ids: Sequence[str] | None = None,
+    ) -> WantedOwners:
         owners: dict[str, ProjectionOwner] = {}
         refused: list[QuarantinedItem] = []
         taken_over: set[str] = set()
         with connection.cursor(row_factory=dict_row) as cursor:
-            for row in cursor.execute(queries.load("projection_documents")):
+            for row in cursor.execute(queries.load("projection_documents"), _only(owner_ids)):
                 if row["has_units"]:
                     taken_over.add(row["owner_id"])
                 elif row["has_text"]:
@@ -233,6 +250,10 @@ class DocumentSource:
         return embedder.embed_long_passages(
             [f"{title}\n{chunk}" if title else chunk for title, chunk in texts]
         )
+
+
+def _only(owner_ids: Sequence[str] | None) -> dict[str, Any]:
+    return {"owner_ids": None if owner_ids is None else list(owner_ids)}
 
 
 def _read_texts(

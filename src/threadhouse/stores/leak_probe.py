@@ -1,0 +1,840 @@
+"""Leak canaries in Postgres and in vector collections of their own, and every enforcer of this layer asked for them on its own.
+
+Belongs here: planting (one transaction that is thrown away, scratch collections that are dropped), and one probe for each way in
+which a store can give something out: vector filter, read-back, names and words of threads, packs, last check, report.
+Does not belong here: which canaries there are and what is a leak (retrieval.leak_canaries), the query path (serving.leak_probe).
+
+Each enforcer is asked with the others out of the way, because behind another one a broken one would go unnoticed:
+the filter with a read-back that lets everything pass, the read-back over stale vectors, which say that everybody may see them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any, cast
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+from psycopg.types.json import Jsonb
+
+from threadhouse.retrieval.audience import AudiencePolicy, Labels, allowed_values
+from threadhouse.retrieval.bm25 import TermForm, document_vector
+from threadhouse.retrieval.centroids import (
+    CentroidPlan,
+    NoCentroid,
+    ThreadCentroid,
+    WeightedUnit,
+    build_centroid,
+    plan_centroids,
+)
+from threadhouse.retrieval.fallback import EXPLICIT_RAW, LEGACY_UNIT_KIND, FoundUnit, ad_hoc_pack
+from threadhouse.retrieval.health_report import render_html, render_markdown
+from threadhouse.retrieval.lanes import outline_unit, sight_of
+from threadhouse.retrieval.leak_canaries import (
+    MOST_FLOCKS,
+    OPEN,
+    STALE_FLOCKS,
+    CanaryDocument,
+    CanaryHouse,
+    CanarySight,
+    CanaryUnit,
+    PathOutcome,
+    canary_body,
+    canary_title,
+    judge,
+    marks_in,
+    plan_canaries,
+    probed_readers,
+    question_for,
+    sight_of_canaries,
+)
+from threadhouse.retrieval.models import (
+    Audience,
+    Collection,
+    Flags,
+    InformationUnit,
+    Json,
+    LifecycleStage,
+    MembershipStatus,
+    Principal,
+    SemanticThread,
+    TextSpan,
+    ThreadId,
+    ThreadMembership,
+    UnitId,
+    VectorPoint,
+    Vectors,
+    VectorSpace,
+)
+from threadhouse.retrieval.packs import (
+    ContextPack,
+    PackUnit,
+    ThreadDossier,
+    build_pack,
+    canonical_json,
+)
+from threadhouse.retrieval.payloads import chunk_payload, label_fields, point_id
+from threadhouse.retrieval.ports import VectorSearcher, VectorStore
+from threadhouse.retrieval.projection import ProjectionOwner
+from threadhouse.retrieval.query_text import prepare_query
+from threadhouse.retrieval.search import LiveOwner, LiveOwners, SearchHit, search_collections
+from threadhouse.stores import queries
+from threadhouse.stores.advisory_locks import advisory_lock
+from threadhouse.stores.centroid_projection import write_centroids
+from threadhouse.stores.discarded_transaction import DiscardedDatabase, discarded_transaction
+from threadhouse.stores.health_figures import collect_health_figures
+from threadhouse.stores.knowledge import KnowledgeReader
+from threadhouse.stores.live_owners import PostgresLiveOwners
+from threadhouse.stores.pack_delivery import Leak, PackDelivery
+from threadhouse.stores.pack_store import BuiltPack, keep_pack
+from threadhouse.stores.postgres import Database
+from threadhouse.stores.projection_sources import DocumentSource, UnitSource
+from threadhouse.stores.reader_roles import begin_reading, row_security_gaps
+from threadhouse.stores.settings import Settings
+from threadhouse.stores.thread_signals import PostgresThreadSignals
+from threadhouse.stores.vectors import open_writer
+
+PROBE_LOCK = "threadhouse leak probe"
+"""Name of the advisory lock that one probe of a hub holds: the next one clears away what a killed one left."""
+
+CONTENT = (Collection.INFORMATION_UNITS, Collection.PRODUCTION_DOCUMENTS)
+EVERYTHING = 100_000
+"""More hits than there are canaries."""
+
+_ALIAS = "leak-canary-"
+_HOME = "leak-probe-"
+_DIMENSIONS = 2 + STALE_FLOCKS + MOST_FLOCKS
+SPACE = VectorSpace(
+    name="leak-canary",
+    model="none",
+    weights_sha256="",
+    tokenizer_sha256="",
+    dim=_DIMENSIONS,
+    max_tokens=512,
+    pooling="none",
+    query_prefix="",
+    passage_prefix="",
+    space_id=f"leak-canary-{_DIMENSIONS}",
+)
+"""A space of its own: what decides who sees a point does not depend on its vector, and no model has to be loaded."""
+
+
+class CanaryEmbedder:
+    """A direction for each flock, and one that all share."""
+
+    def __init__(self, house: CanaryHouse) -> None:
+        self._flock_of = {
+            question_for(house, flock): flock for flock in (*house.flocks, *house.stale_flocks)
+        }
+
+    @property
+    def space(self) -> VectorSpace:
+        """The canaries' own space."""
+        return SPACE
+
+    def embed_query(self, text: str) -> Vectors:
+        """The direction of the flock that is asked for; of all canaries when it is none of the known questions."""
+        row = flock_vector(self._flock_of.get(text))
+        return Vectors(SPACE.space_id, "query", row[np.newaxis], np.zeros(1, np.bool_))
+
+
+def flock_vector(flock: int | None) -> NDArray[np.float32]:
+    """Shape (dim,), length 1: the flock's own direction, and one that all fresh or all stale ones share."""
+    row = np.zeros(_DIMENSIONS, np.float32)
+    row[int(flock is not None and flock < STALE_FLOCKS)] = 1.0
+    if flock is not None:
+        row[2 + flock] = 1.0
+    return (row / np.linalg.norm(row)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryGround:
+    """A planted house: what every probe works on.
+
+    Attributes:
+        database: The hub with the canaries in it, as only this transaction sees it.
+        searcher: Asks the scratch collections.
+        dossiers: Everything known about each thread of canaries.
+    """
+
+    house: CanaryHouse
+    database: DiscardedDatabase
+    policy: AudiencePolicy
+    readers: Mapping[str, Principal]
+    sights: Mapping[str, CanarySight]
+    searcher: VectorSearcher
+    embedder: CanaryEmbedder
+    dossiers: Mapping[ThreadId, ThreadDossier] = field(repr=False)
+
+    def sight(self, reader: str) -> CanarySight:
+        """What a reader sees."""
+        return self.sights[reader]
+
+    @property
+    def stale(self) -> frozenset[str]:
+        """Marks of stale canaries."""
+        content = (*self.house.units.values(), *self.house.documents.values())
+        return frozenset(each.mark for each in content if each.is_stale)
+
+    @property
+    def planted(self) -> int:
+        """Units and documents."""
+        return len(self.house.units) + len(self.house.documents)
+
+
+@contextmanager
+def planted_canaries(database: Database, settings: Settings) -> Generator[CanaryGround, None, None]:
+    """Plant a house of canaries, yield it, and leave nothing of it.
+
+    Raises:
+        StoreLockedError: Another probe of this hub is at work.
+        StoreUnreachableError: A store does not answer.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(advisory_lock(database, PROBE_LOCK, "The leak probe is being run by"))
+        writer = stack.enter_context(_scratch_writer(settings))
+        inside = stack.enter_context(discarded_transaction(database))
+        with inside.lend() as connection:
+            policy = KnowledgeReader(connection).policy()
+        readers = probed_readers(policy)
+        house = plan_canaries(secrets.token_hex(4), readers.values(), policy)
+        _plant_rows(inside, house)
+        with inside.lend() as connection:
+            connection.execute(queries.load("canaries_analyze"))
+            knowledge = KnowledgeReader(connection)
+            dossiers = {
+                dossier.thread.thread_id: dossier
+                for dossier in knowledge.dossiers([ThreadId(mark) for mark in house.threads])
+                if isinstance(dossier, ThreadDossier)
+            }
+        searcher = _plant_vectors(inside, writer, house, policy, dossiers)
+        yield CanaryGround(
+            house=house,
+            database=inside,
+            policy=policy,
+            readers=readers,
+            sights={
+                name: sight_of_canaries(house, reader, policy) for name, reader in readers.items()
+            },
+            searcher=searcher,
+            embedder=CanaryEmbedder(house),
+            dossiers=dossiers,
+        )
+
+
+def probe_stores(ground: CanaryGround) -> Iterator[PathOutcome]:
+    """Ask every enforcer of this layer, for every reader."""
+    for probe in STORE_PROBES:
+        yield from probe(ground)
+
+
+def probe_vector_filter(ground: CanaryGround) -> Iterator[PathOutcome]:
+    """The filter alone, list by list: the read-back lets everything pass."""
+    for name, reader in ground.readers.items():
+        sight = ground.sight(name)
+        live = _EverythingIsLive(ground.house, reader, ground.policy)
+        lists = {"dense": set[str](), "bm25_accented": set[str](), "bm25_folded": set[str]()}
+        for flock in ground.house.flocks:
+            for hit in _search(ground, reader, flock, ground.searcher, live):
+                for of_list, seen in lists.items():
+                    if getattr(hit.breakdown, of_list) is not None:
+                        seen.add(hit.owner_id)
+        for of_list, seen in lists.items():
+            yield judge(
+                name,
+                f"vector filter, {of_list}",
+                ground.planted,
+                seen,
+                allowed=sight.published,
+                must_see=sight.published - ground.stale,
+            )
+
+
+def probe_read_back(ground: CanaryGround) -> Iterator[PathOutcome]:
+    """The read-back alone: the labels that it answers with for every canary, as search uses them."""
+    live = PostgresLiveOwners(ground.database.lend)
+    answered: dict[str, LiveOwner] = {}
+    for collection, marks in (
+        (Collection.INFORMATION_UNITS, ground.house.units),
+        (Collection.PRODUCTION_DOCUMENTS, ground.house.documents),
+    ):
+        answered |= live.read(collection, ground.searcher.resolve(collection), list(marks))
+    for name, reader in ground.readers.items():
+        sight = ground.sight(name)
+        sees = sight_of(reader, ground.policy)
+        yield judge(
+            name,
+            "read-back",
+            ground.planted,
+            (mark for mark, owner in answered.items() if sees(owner.labels)),
+            allowed=sight.content,
+            must_see=sight.content,
+        )
+
+
+def probe_search(ground: CanaryGround) -> Iterator[PathOutcome]:
+    """Search as it is: lists fused, filtered and read back. Of stale canaries only the read-back keeps the hidden ones away."""
+    live = PostgresLiveOwners(ground.database.lend)
+    for name, reader in ground.readers.items():
+        sight = ground.sight(name)
+        seen: set[str] = set()
+        for flock in (*ground.house.flocks, *ground.house.stale_flocks):
+            for hit in _search(ground, reader, flock, ground.searcher, live):
+                seen |= {hit.owner_id} | marks_in(str(hit.metadata))
+        yield judge(
+            name,
+            "search, fused",
+            ground.planted,
+            seen - sight.holders,
+            allowed=sight.content,
+            must_see=sight.content,
+        )
+
+
+def probe_centroids(ground: CanaryGround) -> Iterator[PathOutcome]:
+    """Threads by their centres. Where a lane may not have one, there is a stale one that everybody might see."""
+    live = PostgresLiveOwners(ground.database.lend)
+    for name, reader in ground.readers.items():
+        # A lane's centroids are made of what the lane sees without any permission. Permissions can open a thread that is
+        # closed to the lane, and so the lane's centre of it, never more.
+        lane = ground.sight(reader.audience)
+        hits = _search(ground, reader, 0, ground.searcher, live, (Collection.THREAD_CENTROIDS,))
+        seen = {hit.owner_id.rpartition("/")[0] for hit in hits}
+        yield judge(
+            name,
+            "centroids",
+            len(ground.house.threads),
+            seen | marks_in(" ".join(str(hit.metadata) for hit in hits)),
+            allowed=lane.threads | ground.sight(name).threads,
+            must_see=lane.threads,
+        )
+
+
+def probe_thread_signals(ground: CanaryGround) -> Iterator[PathOutcome]:
+    """Names, words and surroundings of threads, when every thread is asked for by its name and address."""
+    house = ground.house
+    signals = PostgresThreadSignals(ground.database.lend)
+    titles = "\n".join(f"{canary_title(mark)}\n{mark}" for mark in house.threads)
+    units = [UnitId(mark) for mark in house.units]
+    for name, reader in ground.readers.items():
+        sight = ground.sight(name)
+        lexical = signals.lexical(titles, reader, ground.policy)
+        around = signals.surroundings(
+            [unit for unit in units if unit in sight.units],
+            [ThreadId(mark) for mark in house.threads],
+            reader,
+            ground.policy,
+        )
+        threads = {thread for found in around.memberships.values() for thread in found}
+        for path, seen in (
+            ("thread names and words", lexical.thread_ids() | marks_in(repr(lexical))),
+            (
+                "thread surroundings",
+                frozenset(around.facts) | threads | marks_in(repr(around.facts)),
+            ),
+        ):
+            shown = frozenset(mark for mark in seen if mark in house.threads)
+            yield judge(
+                name, path, len(house.threads), shown, allowed=sight.threads, must_see=sight.threads
+            )
+        yield _stages_of_facts(
+            ground, name, sight, {t: f.covered_stages for t, f in around.facts.items()}
+        )
+
+
+def probe_packs(ground: CanaryGround) -> Iterator[PathOutcome]:
+    """Packs as they are built and as stored ones are read: with titles, gaps, links, suspects and what was left out."""
+    delivery = PackDelivery(ground.database.connections)
+    for name, reader in ground.readers.items():
+        for thread, dossier in ground.dossiers.items():
+            pack = build_pack(dossier, reader, ground.policy, SPACE.space_id)
+            yield _judge_pack(ground, name, "pack, built", thread, pack)
+            if reader.tool_permissions:
+                continue  # a reader with permissions of its own never gets a stored pack
+            if pack is not None:
+                with ground.database.lend() as connection:
+                    keep_pack(connection, BuiltPack(pack, 0.0))
+            with delivery.begin() as out:
+                stored, _ = out.stored_pack(thread, reader, ground.policy, SPACE.space_id)
+            yield _judge_pack(ground, name, "pack, stored", thread, stored)
+
+
+def probe_last_check(ground: CanaryGround) -> Iterator[PathOutcome]:
+    """The last check alone: a pack of everything. What it does not name as hidden would have left."""
+    house = ground.house
+    everything = _pack_of_everything(ground)
+    planted = frozenset(house.units) | frozenset(house.documents)
+    for name, reader in ground.readers.items():
+        pack = everything.model_copy(update={"lane": reader.audience})
+        hidden: Sequence[str] = ()
+        with PackDelivery(ground.database.connections).begin() as out:
+            try:
+                out.check(pack, reader, ground.policy)
+            except Leak as leak:
+                hidden = leak.unit_ids
+        sight = ground.sight(name)
+        passed = planted - frozenset(hidden)
+        yield judge(
+            name,
+            "last check",
+            ground.planted,
+            passed,
+            allowed=sight.content,
+            must_see=sight.content,
+        )
+
+
+def probe_reports(ground: CanaryGround) -> Iterator[PathOutcome]:
+    """Reports of every lane, about a day on which something happened to every thread. A lane's report names no thread at all."""
+    day = date(2000, 1, 1)  # before any hub had events of its own
+    with ground.database.lend() as connection:
+        connection.execute(
+            queries.load("canaries_plant_figures"),
+            {
+                "day": day,
+                "lanes": list(Audience),
+                "threads": list(ground.house.threads),
+            },
+        )
+    for lane in Audience:
+        figures = collect_health_figures(ground.database, day, zone=ZoneInfo("UTC"), lane=lane)
+        text = render_markdown(figures) + render_html(figures) + str(figures.to_json())
+        yield judge(
+            lane,
+            "health report",
+            len(ground.house.threads),
+            marks_in(text),
+            allowed=frozenset(),
+            must_see=frozenset(),
+        )
+
+
+def probe_row_security(ground: CanaryGround) -> Iterator[PathOutcome]:
+    """The database alone: a lane's role asks its views without any condition. Left out where the roles are not in force."""
+    house = ground.house
+    marks = {
+        "units": list(house.units),
+        "documents": list(house.documents),
+        "threads": list(house.threads),
+        "open_unit": house.open_unit,
+    }
+    with ground.database.lend() as connection:
+        if row_security_gaps(connection):
+            return
+    for name, reader in ground.readers.items():
+        with ground.database.connect() as connection:
+            begin_reading(connection, reader)
+            rows = connection.execute(queries.load("canaries_visible"), marks).fetchall()
+        sight = ground.sight(name)
+        stages = allowed_values(reader, ground.policy)["lifecycle_stage"]
+        expected = frozenset(
+            [f"unit {mark}" for mark in sight.units]
+            + [f"document {mark}" for mark in sight.documents]
+            + [f"thread {mark}" for mark in sight.threads]
+            + [f"member {mark}" for mark in _members_seen(house, sight)]
+            + [
+                f"gap {gap.thread} {gap.stage}"
+                for gap in house.gaps
+                if gap.thread in sight.threads and gap.stage in stages
+            ]
+            + [f"link {mark}" for mark in sight.links]
+        )
+        seen = {f"{kind} {mark}" for kind, mark in rows}
+        yield judge(
+            name,
+            "row-level security",
+            ground.planted + len(house.threads) + len(house.gaps) + len(house.links),
+            seen,
+            allowed=expected,
+            must_see=expected,
+        )
+
+
+STORE_PROBES: tuple[Callable[[CanaryGround], Iterator[PathOutcome]], ...] = (
+    probe_row_security,
+    probe_vector_filter,
+    probe_read_back,
+    probe_search,
+    probe_centroids,
+    probe_thread_signals,
+    probe_packs,
+    probe_last_check,
+    probe_reports,
+)
+
+
+class _EverythingIsLive:
+    """A read-back that lets everything pass: it answers with labels that the reader may see."""
+
+    def __init__(self, house: CanaryHouse, reader: Principal, policy: AudiencePolicy) -> None:
+        words = {
+            name: min(values, default=None)
+            for name, values in allowed_values(reader, policy).items()
+        }
+        flags = {name: words[name] for name in Flags.__dataclass_fields__}
+        self._labels = Labels(
+            Flags(**cast("dict[str, Any]", flags)),
+            cast("Any", words["lifecycle_stage"]),
+            cast("Any", words["data_classification"]),
+        )
+        self._versions = {mark: str(unit.version_id) for mark, unit in house.units.items()} | {
+            mark: f"{mark}@1" for mark in house.documents
+        }
+
+    def read(
+        self, collection: Collection, physical: str, owner_ids: Sequence[str]
+    ) -> Mapping[str, LiveOwner]:
+        del collection, physical
+        return {each: LiveOwner(self._versions[each], self._labels) for each in owner_ids}
+
+
+class _RenamedCollections:
+    """A searcher whose public names mean scratch collections; everything else is the searcher's own."""
+
+    def __init__(self, searcher: VectorSearcher, names: Mapping[str, str]) -> None:
+        self._searcher = searcher
+        self._names = names
+
+    def resolve(self, alias: str) -> str:
+        return self._searcher.resolve(self._names.get(alias, alias))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._searcher, name)
+
+
+@contextmanager
+def _scratch_writer(settings: Settings) -> Generator[VectorStore, None, None]:
+    """A writer whose collections are dropped afterwards: a folder of its own, or names of their own on a server."""
+    settings.home.mkdir(parents=True, exist_ok=True)
+    for left in settings.home.glob(f"{_HOME}*"):
+        shutil.rmtree(left)
+    key = settings.qdrant_api_key
+    with (
+        tempfile.TemporaryDirectory(prefix=_HOME, dir=settings.home) as folder,
+        open_writer(
+            home=Path(folder),
+            url=settings.qdrant_url,
+            api_key=key.get_secret_value() if key else None,
+        ) as writer,
+    ):
+        _drop_scratch(writer)
+        try:
+            yield writer
+        finally:
+            if settings.qdrant_url:
+                _drop_scratch(writer)
+
+
+def _drop_scratch(writer: VectorStore) -> None:
+    for info in writer.collections():
+        if info.physical.startswith(_ALIAS):
+            writer.drop_collection(info.physical)
+
+
+def _plant_rows(database: DiscardedDatabase, house: CanaryHouse) -> None:
+    def flags_of(flags: Flags) -> dict[str, Json]:
+        return {name: getattr(flags, name) for name in Flags.__dataclass_fields__}
+
+    documents: list[Json] = [
+        {
+            "document_id": holder.mark,
+            "path": f"{holder.mark}.md",
+            "title": canary_title(holder.mark),
+            "body": "",
+            "language": "vi",
+            "data_classification": "unclassified",
+            **flags_of(holder.flags),
+        }
+        for holder in house.holders
+    ]
+    documents += [
+        {
+            "document_id": mark,
+            "path": f"{mark}.md",
+            "title": canary_title(mark),
+            "body": canary_body(house, document),
+            "language": _language(mark),
+            **label_fields(document.labels),
+        }
+        for mark, document in house.documents.items()
+    ]
+    units: list[Json] = [
+        {
+            "logical_unit_id": mark,
+            "document_id": unit.holder.mark,
+            "canonical_address": f"CANARY/{mark}",
+            "unit_version_id": str(unit.version_id),
+            "title": canary_title(mark),
+            "body": canary_body(house, unit),
+            **label_fields(unit.labels),
+            **flags_of(unit.own),
+        }
+        for mark, unit in house.units.items()
+    ]
+    threads: list[Json] = [
+        {
+            "thread_id": mark,
+            "canonical_address": f"CANARY/{mark}",
+            "title": canary_title(mark),
+            "alias": f"Canary thread {mark}",
+            "purpose": f"Purpose of {mark}",
+            **flags_of(thread.flags),
+        }
+        for mark, thread in house.threads.items()
+    ]
+    memberships: list[Json] = [
+        {
+            "thread_id": thread,
+            "logical_unit_id": mark,
+            "role": house.units[mark].role,
+            "confidence": 1.0,
+            "status": house.units[mark].status,
+        }
+        for thread, marks in house.members.items()
+        for mark in marks
+    ]
+    with database.lend() as connection:
+        connection.execute(
+            queries.load("canaries_plant"),
+            {
+                "documents": Jsonb(documents),
+                "units": Jsonb(units),
+                "threads": Jsonb(threads),
+                "memberships": Jsonb(memberships),
+                "gaps": Jsonb(
+                    [
+                        {
+                            "thread_id": gap.thread,
+                            "lifecycle_stage": gap.stage,
+                            "description": f"Missing: {gap.mark}",
+                        }
+                        for gap in house.gaps
+                    ]
+                ),
+                "links": Jsonb(
+                    [
+                        {
+                            "source_id": house.open_unit,
+                            "target_kind": link.kind,
+                            "target_id": link.target,
+                        }
+                        for link in house.links
+                    ]
+                ),
+            },
+        )
+
+
+def _language(mark: str) -> str:
+    """Both languages that a search treats apart."""
+    return "vi" if mark[-1] in "02468" else "en"
+
+
+def _plant_vectors(
+    database: DiscardedDatabase,
+    writer: VectorStore,
+    house: CanaryHouse,
+    policy: AudiencePolicy,
+    dossiers: Mapping[ThreadId, ThreadDossier],
+) -> VectorSearcher:
+    """Write the points as the nightly does; those of stale canaries with the labels that they used to have."""
+    names: dict[str, str] = {}
+    for source, marks in ((UnitSource(), house.units), (DocumentSource(), house.documents)):
+        with database.lend() as connection:
+            owners = source.read_wanted(connection, SPACE.space_id, list(marks)).owners
+        physical = writer.create_collection(f"{_ALIAS}{source.collection}", SPACE)
+        points = (
+            _point(house, source.collection, owner, marks[owner.owner_id])
+            for owner in owners.values()
+        )
+        writer.upsert(physical, SPACE.space_id, points)
+        _put_pointers(database, physical, source.collection, owners.values())
+        names[source.collection] = physical
+    collection = Collection.THREAD_CENTROIDS
+    names[collection] = writer.create_collection(f"{_ALIAS}{collection}", SPACE)
+    centroids = _centroids(house, policy, dossiers)
+    write_centroids(database, writer, names[collection], SPACE, centroids)
+    return cast("VectorSearcher", _RenamedCollections(writer, names))
+
+
+def _point(
+    house: CanaryHouse,
+    collection: Collection,
+    owner: ProjectionOwner,
+    canary: CanaryUnit | CanaryDocument,
+) -> VectorPoint:
+    text = canary_body(house, canary)
+    payload = chunk_payload(owner.payload, TextSpan(text, 0, len(text)), 0, 1)
+    if canary.published != canary.labels:
+        metadata = cast("dict[str, Json]", payload["metadata"])
+        payload["metadata"] = {**metadata, **label_fields(canary.published)}
+    return VectorPoint(
+        point_id=point_id(collection, owner.version_key, 0),
+        dense=flock_vector(house.flock_of(canary)),
+        bm25_accented=document_vector(text, TermForm.ACCENTED),
+        bm25_folded=document_vector(text, TermForm.FOLDED),
+        payload=payload,
+    )
+
+
+def _put_pointers(
+    database: DiscardedDatabase,
+    physical: str,
+    collection: Collection,
+    owners: Iterable[ProjectionOwner],
+) -> None:
+    known = list(owners)
+    with database.lend() as connection:
+        connection.execute(
+            queries.load("projection_put_pointers"),
+            {
+                "physical": physical,
+                "collection": collection,
+                "space_id": SPACE.space_id,
+                "chunker_version": "leak-canary",
+                "owner_ids": [owner.owner_id for owner in known],
+                "version_keys": [owner.version_key for owner in known],
+                "chunk_counts": [1] * len(known),
+                "content_digests": [owner.content_digest for owner in known],
+                "payload_digests": [owner.payload_digest for owner in known],
+            },
+        )
+
+
+def _centroids(
+    house: CanaryHouse, policy: AudiencePolicy, dossiers: Mapping[ThreadId, ThreadDossier]
+) -> list[ThreadCentroid]:
+    """Those that the rules give; for every other thread and lane a stale one, labelled as if everybody might see it."""
+    threads: list[SemanticThread] = [dossier.thread for dossier in dossiers.values()]
+    memberships: dict[ThreadId, Sequence[ThreadMembership]] = {
+        thread_id: dossier.memberships for thread_id, dossier in dossiers.items()
+    }
+    units: dict[UnitId, InformationUnit] = {
+        unit_id: unit for dossier in dossiers.values() for unit_id, unit in dossier.units.items()
+    }
+    vectors = {
+        unit_id: flock_vector(house.flock_of(house.units[unit_id]))[np.newaxis] for unit_id in units
+    }
+    answers = plan_centroids(
+        threads,
+        memberships,
+        {unit_id: outline_unit(unit) for unit_id, unit in units.items()},
+        policy,
+        vector_digests=dict.fromkeys(units, "leak-canary"),
+        space_id=SPACE.space_id,
+    )
+    thread_of = {thread.thread_id: thread for thread in threads}
+    one_unit = (WeightedUnit(UnitId(house.open_unit), 1.0),)
+    centroids: list[ThreadCentroid] = []
+    for answer in answers:
+        built = build_centroid(answer, vectors) if isinstance(answer, CentroidPlan) else answer
+        if isinstance(built, NoCentroid):
+            plan = CentroidPlan(
+                thread_of[built.thread_id], built.lane, one_unit, "vi", OPEN, "leak-canary"
+            )
+            built = ThreadCentroid(plan, flock_vector(None), 1.0)
+        centroids.append(built)
+    return centroids
+
+
+def _search(
+    ground: CanaryGround,
+    reader: Principal,
+    flock: int,
+    searcher: VectorSearcher,
+    live: LiveOwners,
+    collections: Sequence[Collection] = CONTENT,
+) -> tuple[SearchHit, ...]:
+    return search_collections(
+        prepare_query(question_for(ground.house, flock), ground.embedder.embed_query),
+        reader,
+        collections,
+        policy=ground.policy,
+        searcher=searcher,
+        live=live,
+        limit=EVERYTHING,
+        one_per="owner",
+    ).hits
+
+
+def _members_seen(house: CanaryHouse, sight: CanarySight) -> list[str]:
+    """Units that count in a thread that the reader sees."""
+    return [
+        mark
+        for thread in sight.threads
+        for mark in house.members[thread]
+        if mark in sight.units and house.units[mark].status is not MembershipStatus.REJECTED
+    ]
+
+
+def _stages_of_facts(
+    ground: CanaryGround,
+    name: str,
+    sight: CanarySight,
+    covered: Mapping[ThreadId, frozenset[LifecycleStage]],
+) -> PathOutcome:
+    """Facts for ranking are counted over the units that the reader sees: a stage more is a unit more."""
+
+    def stages(thread: str) -> frozenset[LifecycleStage]:
+        shown = [
+            unit
+            for mark in ground.house.members[thread]
+            if mark in sight.units and (unit := ground.house.units[mark]).status != "rejected"
+        ]
+        return frozenset(
+            unit.labels.lifecycle_stage for unit in shown if unit.labels.lifecycle_stage
+        )
+
+    told = {f"{thread} {stage}" for thread, found in covered.items() for stage in found}
+    expected = frozenset(
+        f"{thread} {stage}" for thread in sight.threads for stage in stages(thread)
+    )
+    return judge(
+        name, "thread facts", len(ground.house.gaps), told, allowed=expected, must_see=expected
+    )
+
+
+def _judge_pack(
+    ground: CanaryGround,
+    name: str,
+    path: str,
+    thread: ThreadId,
+    pack: ContextPack | None,
+) -> PathOutcome:
+    expected = ground.sight(name).packs.get(thread, frozenset())
+    return judge(
+        name,
+        path,
+        len(ground.house.members[thread]),
+        frozenset() if pack is None else marks_in(canonical_json(pack)),
+        allowed=expected,
+        must_see=expected,
+    )
+
+
+def _pack_of_everything(ground: CanaryGround) -> ContextPack:
+    """A pack that nobody should ever have put together: every unit and every document, labelled as if all might see them."""
+    house = ground.house
+    dossier = ground.dossiers[ThreadId(house.hub)]
+    found = FoundUnit(dossier.units[UnitId(house.open_unit)], 1.0)
+    pack = ad_hoc_pack(
+        [found], ground.readers[Audience.AI_AGENT], ground.policy, SPACE.space_id, EXPLICIT_RAW
+    )
+    sample = found.to_pack_unit()
+    units: list[PackUnit] = [
+        sample.model_copy(update={"logical_unit_id": mark, "unit_version_id": unit.version_id})
+        for mark, unit in house.units.items()
+    ]
+    units += [
+        sample.model_copy(update={"logical_unit_id": mark, "unit_kind": LEGACY_UNIT_KIND})
+        for mark in house.documents
+    ]
+    return pack.model_copy(update={"supporting_units": tuple(units)})
