@@ -85,7 +85,6 @@ def test_operators_see_gaps_quarantine_and_runs(counted: Database) -> None:
     assert [(gap.name, gap.count) for gap in figures.open_gaps] == [
         ("search_gap", 1),
         ("weak_thread", 1),
-        ("wrong_audience_result", 1),
     ]
     assert [item.detail for item in figures.quarantine] == ["why"]
     assert [run.name for run in figures.last_runs] == ["nightly"]

@@ -94,6 +94,10 @@ class WrongAudienceError(ThreadhouseError):
     """Something invisible to the principal was about to leave: a security event, never a metric."""
 
 
+class SecurityEventUnknownError(ThreadhouseError):
+    """No security event has this id."""
+
+
 class QueryTooLongError(ThreadhouseError):
     """A question is longer than a question can be; the message says how long it may be."""
 

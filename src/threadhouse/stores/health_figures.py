@@ -108,7 +108,10 @@ def _for_operators(
     return replace(
         common,
         worst_threads=worst_thread_figures(daily, titles),
-        security_events=tuple(CountFigure(kind, count, "", last) for kind, count, last in security),
+        security_events=tuple(
+            CountFigure(kind, count, _waiting(waiting), last)
+            for kind, count, waiting, last in security
+        ),
         projections=tuple(
             CountFigure(name, int(chunks), f"chunks of {owners:,} owners", published)
             for name, owners, chunks, published in projections
@@ -121,6 +124,10 @@ def _for_operators(
             for kind, status, started, finished in runs
         ),
     )
+
+
+def _waiting(events: int) -> str:
+    return f"{events:,} open: threadhouse security list --open" if events else ""
 
 
 def _open_gaps(connection: Connection[TupleRow], lane: str | None) -> tuple[CountFigure, ...]:

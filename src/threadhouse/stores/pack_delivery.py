@@ -15,7 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from psycopg import Connection, IsolationLevel
 from psycopg.rows import DictRow, TupleRow, dict_row
@@ -25,7 +25,7 @@ from threadhouse.retrieval.audience import AudiencePolicy, allowed_values
 from threadhouse.retrieval.events import RetrievalEvent
 from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND, GapSignal
 from threadhouse.retrieval.freshness import PackKey, stale_because
-from threadhouse.retrieval.models import Json, Principal, ThreadId
+from threadhouse.retrieval.models import Principal, ThreadId
 from threadhouse.retrieval.packs import PACK_VERSION, ContextPack, build_pack
 from threadhouse.stores import queries
 from threadhouse.stores.gap_signals import signal_rows
@@ -34,9 +34,7 @@ from threadhouse.stores.live_owners import Connections
 from threadhouse.stores.pack_memory import KnownPack, PackMemory
 from threadhouse.stores.pack_store import BuiltPack, keep_pack, look_up_pack
 from threadhouse.stores.reader_roles import BUILDER_ROLE, READER_ROLE, begin_reading, continue_as
-
-REFUSAL_NAMESPACE = UUID("c0f2a9d4-3f0e-5d5e-9d0b-7d6f1f6f5a21")
-"""Namespace of the ids that one refusal writes."""
+from threadhouse.stores.security_events import Occurrence, write_security_event
 
 CONTENT_READS = 3
 """How often a pack's text is read again because another one was stored meanwhile; then it is built."""
@@ -269,32 +267,25 @@ class PackDelivery:
     def refuse(self, leak: Leak, principal: Principal, query_id: UUID) -> None:
         """Write down a leak that was stopped, in one transaction, and drop the pack that would have leaked."""
         pack = leak.pack
-        cause = f"{pack.lane}/{pack.thread_id or 'ad-hoc'}"
-        evidence: dict[str, Json] = {
-            "unit_ids": list(leak.unit_ids),
-            "query_id": str(query_id),
-            "pack_id": str(pack.pack_id),
-            "policy_version": pack.built_from.policy_version,
-            "input_revision": pack.built_from.input_revision,
-        }
+        occurrence = Occurrence(
+            cause=f"{pack.lane}/{pack.thread_id or 'ad-hoc'}",
+            occasion=str(query_id),
+            title=f"A pack for {pack.lane} held units that {pack.lane} may not see; it was not delivered",
+            subject=principal.subject,
+            lane=pack.lane,
+            thread_id=pack.thread_id or None,
+            pack_id=pack.pack_id,
+            evidence={
+                "unit_ids": list(leak.unit_ids),
+                "query_id": str(query_id),
+                "pack_id": str(pack.pack_id),
+                "policy_version": pack.built_from.policy_version,
+                "input_revision": pack.built_from.input_revision,
+            },
+        )
         with self._connections() as connection, connection.transaction():
             continue_as(connection, READER_ROLE)
-            connection.execute(
-                queries.load("delivery_refuse"),
-                {
-                    "signal_id": uuid5(REFUSAL_NAMESPACE, cause),
-                    "cause_key": cause,
-                    "thread_id": pack.thread_id or None,
-                    "lane": pack.lane,
-                    "evidence": Jsonb(evidence),
-                    "entry_id": uuid5(REFUSAL_NAMESPACE, f"log\0{query_id}"),
-                    "subject": principal.subject,
-                    "pack_id": pack.pack_id,
-                    "title": f"A pack for {pack.lane} held units that {pack.lane} may not see; it was not delivered",
-                    "governance_id": uuid5(REFUSAL_NAMESPACE, f"governance\0{query_id}"),
-                    "risk_review_id": uuid5(REFUSAL_NAMESPACE, f"risk_review\0{query_id}"),
-                },
-            )
+            write_security_event(connection, occurrence)
 
 
 def _allowed(principal: Principal, policy: AudiencePolicy) -> dict[str, list[str]]:

@@ -1,5 +1,5 @@
--- A leak that was stopped: security signal, contract log, governance and risk review, all or none. The pack that would have leaked goes,
--- so that the next reader gets one that is built anew. An item that is still open for the same cause is not doubled.
+-- A leak: security signal, contract log, governance and risk review, all or none. The pack that would have leaked goes, so that the next
+-- reader gets one that is built anew. An item that is still open for the same cause is not doubled; a closed one stays closed.
 with signal as
 ( insert into nao.search_gap_signal as s (signal_id, kind, cause_key, thread_id, lane, severity, evidence)
   values (%(signal_id)s, 'wrong_audience_result', %(cause_key)s, %(thread_id)s, %(lane)s, 'security', %(evidence)s)
@@ -10,8 +10,8 @@ with signal as
   , status = case s.status when 'fixed' then 'reopened' else s.status end
   returning signal_id )
 , logged as
-( insert into nao.consumer_contract_log (entry_id, kind, subject, lane, pack_id, details)
-  values (%(entry_id)s, 'wrong_audience_result', %(subject)s, %(lane)s, %(pack_id)s, %(evidence)s)
+( insert into nao.consumer_contract_log (entry_id, kind, subject, lane, pack_id, details, signal_id)
+  select %(entry_id)s, 'wrong_audience_result', %(subject)s, %(lane)s, %(pack_id)s::uuid, %(evidence)s, signal.signal_id from signal
   on conflict (entry_id) do nothing )
 , queued as
 ( insert into nao.governance_queue_item (item_id, kind, signal_id, title, evidence)

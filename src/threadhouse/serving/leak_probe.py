@@ -1,0 +1,347 @@
+"""The leak probe of the query path: the real service asked about what it must not show.
+
+Belongs here: canaries through the service and its tools, bait from the published hub, and reporting what came out.
+Does not belong here: planting and the enforcers below the service (stores.leak_probe), what is a leak (retrieval.leak_canaries).
+
+Nothing that is asked here is counted: every question is answered inside a transaction that is thrown away. What a probe finds is
+written afterwards, for good, as security events.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date
+from uuid import UUID, uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+from psycopg import Connection
+from psycopg.rows import TupleRow
+
+from threadhouse.retrieval.audience import AudiencePolicy, lane_principal
+from threadhouse.retrieval.errors import CollectionUnknownError, WrongAudienceError
+from threadhouse.retrieval.lanes import sight_of, unit_labels
+from threadhouse.retrieval.leak_canaries import (
+    PathOutcome,
+    ProbeReport,
+    judge,
+    marks_in,
+    question_for,
+)
+from threadhouse.retrieval.models import (
+    Audience,
+    Collection,
+    InformationUnit,
+    Principal,
+    UnitId,
+    Vectors,
+    VectorSpace,
+)
+from threadhouse.retrieval.packs import ContextPack, canonical_json
+from threadhouse.retrieval.payloads import point_id
+from threadhouse.retrieval.ports import VectorSearcher
+from threadhouse.retrieval.query_text import MAX_QUERY_CHARS
+from threadhouse.serving.mcp_tools import Caller, tool_called
+from threadhouse.serving.opening import LazyEmbedder
+from threadhouse.serving.retrieval_service import Answer, Mode, RetrievalService
+from threadhouse.stores import queries
+from threadhouse.stores.discarded_transaction import discarded_transaction
+from threadhouse.stores.knowledge import KnowledgeReader
+from threadhouse.stores.leak_probe import CanaryGround, planted_canaries, probe_stores
+from threadhouse.stores.migrations import open_database
+from threadhouse.stores.postgres import Database
+from threadhouse.stores.reader_roles import row_security_gaps
+from threadhouse.stores.security_events import Occurrence, write_security_event
+from threadhouse.stores.settings import Settings
+from threadhouse.stores.thread_signals import PostgresThreadSignals
+from threadhouse.stores.vectors import open_reader
+
+THREADS_ASKED = 3
+"""Threads of each kind (seen, hidden) that the service is asked for as every reader; all packs are probed below it."""
+
+BAIT_PER_LANE = 20
+"""Hidden units of the hub that are asked for in each lane, others every day. Forty questions a lane, some tenths of a second."""
+
+ANYTHING = "anything at all"
+STOPPED = "only the last check stopped it"
+
+
+def probe_canaries(settings: Settings) -> ProbeReport:
+    """Plant canaries, ask every enforcer and the service for them, report what came out; nothing of it is left.
+
+    Raises:
+        StoreLockedError: Another probe of this hub is at work.
+        StoreUnreachableError: A store does not answer.
+    """
+    started = time.monotonic()
+    database = open_database(settings)
+    with planted_canaries(database, settings) as ground:
+        outcomes = [*probe_stores(ground), *probe_service(ground)]
+        with ground.database.lend() as connection:
+            left_out = tuple(
+                f"row-level security: {each.gap}" for each in row_security_gaps(connection)
+            )
+    report = ProbeReport(tuple(outcomes), time.monotonic() - started, left_out)
+    report_faults(database, report)
+    return report
+
+
+def probe_published(settings: Settings, day: date, per_lane: int = BAIT_PER_LANE) -> ProbeReport:
+    """Ask for real hidden units of the published hub by their own titles and vectors.
+
+    Args:
+        day: Chooses the units; another day chooses others.
+        per_lane: How many of each lane.
+
+    Raises:
+        StoreUnreachableError: A store does not answer.
+    """
+    started = time.monotonic()
+    database = open_database(settings)
+    key = settings.qdrant_api_key
+    with closing(
+        open_reader(
+            home=settings.home,
+            url=settings.qdrant_url,
+            api_key=key.get_secret_value() if key else None,
+        )
+    ) as searcher:
+        try:
+            physical = searcher.resolve(Collection.INFORMATION_UNITS)
+        except CollectionUnknownError:
+            return ProbeReport((), time.monotonic() - started, ("nothing is published yet",))
+        outcomes = list(
+            _probe_bait(database, searcher, physical, LazyEmbedder(settings).space, day, per_lane)
+        )
+    report = ProbeReport(tuple(outcomes), time.monotonic() - started)
+    report_faults(database, report)
+    return report
+
+
+def report_faults(database: Database, report: ProbeReport) -> None:
+    """Write a security event for every path and reader that is not sound; all or none."""
+    if not report.faults:
+        return
+    run = uuid4()
+    with database.connect() as connection:
+        for each in report.faults:
+            lane = each.reader.rstrip("+")
+            what = "let out what is hidden" if each.leaked else "did not show what it has to show"
+            write_security_event(
+                connection,
+                Occurrence(
+                    cause=f"leak-probe/{each.path}/{each.reader}",
+                    occasion=f"{run}/{each.path}/{each.reader}",
+                    title=f"The leak probe found that {each.path} {what}, asked as {each.reader}",
+                    subject="leak-probe",
+                    lane=lane,
+                    thread_id=None,
+                    pack_id=None,
+                    evidence={
+                        "path": each.path,
+                        "reader": each.reader,
+                        "leaked_count": len(each.leaked),
+                        "missed_count": len(each.missed),
+                        "leaked": list(each.leaked[:50]),
+                        "missed": list(each.missed[:50]),
+                    },
+                ),
+            )
+
+
+def probe_service(ground: CanaryGround) -> Iterator[PathOutcome]:
+    """The whole service over the canaries: threads by name, also through the tool that agents call, and raw search."""
+    service = RetrievalService(
+        connections=ground.database.connections,
+        searcher=ground.searcher,
+        embedder=ground.embedder,
+        signals=PostgresThreadSignals(ground.database.connections),
+    )
+    for name, reader in ground.readers.items():
+        sight = ground.sight(name)
+        seen = [mark for mark in ground.house.threads if mark in sight.threads]
+        hidden = [mark for mark in ground.house.threads if mark not in sight.threads]
+        for mark in (*seen[:THREADS_ASKED], ground.house.hub):
+            yield judge(
+                name,
+                "service and tools, thread",
+                len(ground.house.threads),
+                _asked_by_tool(service, reader, mark) | _asked(service, reader, f"thread {mark}"),
+                allowed=sight.allowed,
+                must_see=sight.packs.get(mark, frozenset()),
+            )
+        for mark in hidden[:THREADS_ASKED]:
+            yield judge(
+                name,
+                "service and tools, hidden thread",
+                len(ground.house.threads),
+                _asked_by_tool(service, reader, mark) | _asked(service, reader, f"thread {mark}"),
+                allowed=sight.allowed,
+                must_see=frozenset(),
+            )
+        for flock in (*ground.house.flocks[:1], *ground.house.stale_flocks[:THREADS_ASKED]):
+            found = _asked(service, reader, question_for(ground.house, flock), Mode.RAW)
+            yield judge(
+                name,
+                "service, raw search",
+                ground.planted,
+                found,
+                allowed=sight.allowed,
+                must_see=frozenset() if found else frozenset({ANYTHING}),
+            )
+
+
+def _asked(
+    service: RetrievalService, reader: Principal, question: str, mode: Mode = Mode.THREAD
+) -> frozenset[str]:
+    """Marks in everything that an answer carries: the pack, and what explains it."""
+    try:
+        answer = service.answer(question, reader, mode, token_budget=None)
+    except WrongAudienceError:
+        return frozenset({STOPPED})
+    return marks_in(canonical_json(answer.pack) + _explained(answer))
+
+
+def _asked_by_tool(service: RetrievalService, reader: Principal, thread: str) -> frozenset[str]:
+    """Marks in what the tool gives an agent: the rendered text and the structured result."""
+    try:
+        found = tool_called("get_context_pack").run(
+            service,
+            {"query": "canary", "thread": thread, "token_budget": 100_000},
+            Caller(reader, "leak-probe"),
+        )
+    except WrongAudienceError:
+        return frozenset({STOPPED})
+    return marks_in("\n".join(found.texts) + repr(found.content))
+
+
+def _explained(answer: Answer) -> str:
+    return repr((answer.resolution, answer.facts, answer.hits))
+
+
+@dataclass(frozen=True, slots=True)
+class _Bait:
+    """A real unit that a lane does not see, and the vector of its first chunk."""
+
+    unit_id: str
+    question: str
+    vector: NDArray[np.float32]
+
+
+class _VectorsByText:
+    """An embedder that answers a question with a stored vector: nothing can be nearer to a unit than its own."""
+
+    def __init__(self, space: VectorSpace, bait: Mapping[str, NDArray[np.float32]]) -> None:
+        self._space = space
+        self._bait = bait
+
+    @property
+    def space(self) -> VectorSpace:
+        return self._space
+
+    def embed_query(self, text: str) -> Vectors:
+        row = self._bait[text]
+        return Vectors(self._space.space_id, "query", row[np.newaxis], np.zeros(1, np.bool_))
+
+
+def _probe_bait(
+    database: Database,
+    searcher: VectorSearcher,
+    physical: str,
+    space: VectorSpace,
+    day: date,
+    per_lane: int,
+) -> Iterator[PathOutcome]:
+    with discarded_transaction(database) as inside:
+        with inside.lend() as connection:
+            policy = KnowledgeReader(connection).policy()
+        for lane in Audience:
+            with inside.lend() as connection:
+                bait = _hidden_units(connection, searcher, physical, lane, day, per_lane)
+            service = RetrievalService(
+                connections=inside.connections,
+                searcher=searcher,
+                embedder=_VectorsByText(space, {each.question: each.vector for each in bait}),
+                signals=PostgresThreadSignals(inside.connections),
+            )
+            reader = lane_principal(lane)
+            for mode in Mode:
+                hidden = {each.unit_id for each in bait}
+                shown: set[str] = set()
+                for each in bait:
+                    try:
+                        answer = service.answer(each.question, reader, mode, token_budget=None)
+                    except WrongAudienceError:
+                        shown.add(STOPPED)
+                    else:
+                        shown |= _units_of(answer)
+                with inside.lend() as connection:
+                    allowed = _visible_units(connection, shown, reader, policy)
+                yield judge(
+                    lane,
+                    f"published hub, {mode}",
+                    len(bait),
+                    shown,
+                    allowed=allowed - hidden,
+                    must_see=frozenset(),
+                )
+
+
+def _hidden_units(
+    connection: Connection[TupleRow],
+    searcher: VectorSearcher,
+    physical: str,
+    lane: Audience,
+    day: date,
+    limit: int,
+) -> list[_Bait]:
+    rows = connection.execute(
+        queries.load("bait_hidden"),
+        {"physical": physical, "lane": lane, "day": day, "limit": limit},
+    ).fetchall()
+    ids = {
+        point_id(Collection.INFORMATION_UNITS, version, 0): (unit, title)
+        for unit, version, title in rows
+    }
+    found: list[_Bait] = []
+    for point in searcher.retrieve(physical, list[UUID](ids), with_vectors=True):
+        unit, title = ids[point.point_id]
+        if point.dense is not None:
+            question = " ".join(title.split())[: MAX_QUERY_CHARS // 2] or unit
+            found.append(_Bait(unit, question, point.dense))
+    return found
+
+
+def _units_of(answer: Answer) -> set[str]:
+    """Every unit that an answer names in any place; those of documents without units are judged by the canaries."""
+    return _named_units(answer.pack) | {
+        hit.owner_id for hit in answer.hits if hit.collection is Collection.INFORMATION_UNITS
+    }
+
+
+def _named_units(pack: ContextPack) -> set[str]:
+    named = {
+        unit.logical_unit_id for unit in pack.units() if unit.unit_kind != "legacy_document_part"
+    }
+    named |= {each.logical_unit_id for each in (*pack.suspect_links, *pack.left_out)}
+    return named | {
+        link.other_end_id
+        for link in pack.related_design_code_links
+        if link.other_end_kind == "unit" and not link.is_dangling
+    }
+
+
+def _visible_units(
+    connection: Connection[TupleRow], unit_ids: set[str], reader: Principal, policy: AudiencePolicy
+) -> frozenset[str]:
+    """Those that the pure predicate lets the reader see, by their labels now."""
+    sees = sight_of(reader, policy)
+    units = KnowledgeReader(connection).units([UnitId(each) for each in sorted(unit_ids)])
+    return frozenset(
+        unit.logical_unit_id
+        for unit in units
+        if isinstance(unit, InformationUnit) and sees(unit_labels(unit))
+    )
