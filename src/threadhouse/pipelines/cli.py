@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from threadhouse import __version__
-from threadhouse.pipelines import cli_mcp, cli_policy, cli_query, cli_token
+from threadhouse.pipelines import cli_mcp, cli_policy, cli_query, cli_security, cli_token
 from threadhouse.pipelines.secret_masking import mask
 from threadhouse.retrieval.errors import ConfigurationError, LoadError, ThreadhouseError
 
@@ -168,6 +168,7 @@ def nightly(*, sample_if_empty: bool, allow_deletes: bool, as_json: bool) -> Non
 
 cli_query.add_commands(cli)
 cli_policy.add_commands(cli)
+cli_security.add_commands(cli)
 cli_token.add_commands(cli)
 cli_mcp.add_commands(cli)
 
