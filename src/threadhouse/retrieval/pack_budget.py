@@ -11,9 +11,9 @@ beginning of that order; only a unit that would not even fit alone is passed ove
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from functools import cache
-from uuid import uuid5
+from uuid import UUID, uuid5
 
 from threadhouse.retrieval.pack_render import LISTED_AT_MOST, render_markdown, render_unit
 from threadhouse.retrieval.packs import (
@@ -52,10 +52,13 @@ def fit_pack(pack: ContextPack, limit_tokens: int, found: Sequence[str] = ()) ->
     """
     units = {unit.logical_unit_id: unit for unit in _by_importance(pack, found)}
     suspects = {link.logical_unit_id: link for link in pack.suspect_links}
+    costs = _costs_of(pack)
 
-    @cache
     def cost_of(unit_id: str) -> int:
-        return estimate_tokens(render_unit(units[unit_id], suspects.get(unit_id))) + 1
+        if unit_id not in costs:
+            text = render_unit(units[unit_id], suspects.get(unit_id))
+            costs[unit_id] = estimate_tokens(text) + 1
+        return costs[unit_id]
 
     # A pack that is far too long is not rendered to find out: its bodies alone, a byte a character, say so.
     if sum(len(unit.body) for unit in units.values()) <= limit_tokens * BYTES_PER_TOKEN:
@@ -75,6 +78,21 @@ def fit_pack(pack: ContextPack, limit_tokens: int, found: Sequence[str] = ()) ->
         kept.add(unit_id)
         used += cost
     return _shorten(pack, kept, limit_tokens, used)
+
+
+_REMEMBERED_PACKS = 1_000
+"""Some megabytes of numbers."""
+
+_remembered_costs: OrderedDict[UUID, dict[str, int]] = OrderedDict()
+
+
+def _costs_of(pack: ContextPack) -> dict[str, int]:
+    """Tokens of a pack's units as far as they are known. Its id is that of its content, and packs are asked for often."""
+    costs = _remembered_costs.pop(pack.pack_id, {})
+    _remembered_costs[pack.pack_id] = costs
+    while len(_remembered_costs) > _REMEMBERED_PACKS:
+        _remembered_costs.popitem(last=False)
+    return costs
 
 
 def _by_importance(pack: ContextPack, found: Sequence[str]) -> list[PackUnit]:

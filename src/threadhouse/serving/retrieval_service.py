@@ -74,7 +74,6 @@ from threadhouse.retrieval.resolution import (
     Resolution,
     ResolutionKind,
     RetrievalPolicy,
-    ThreadSignalReader,
     ThreadSurroundings,
     candidate_thread_ids,
     resolve_threads,
@@ -95,6 +94,7 @@ from threadhouse.stores.pack_delivery import Delivery, Leak, PackDelivery
 from threadhouse.stores.pack_store import BuiltPack
 from threadhouse.stores.query_records import ContractBreach, QueryRecords
 from threadhouse.stores.question_rules import QuestionRules, read_question_rules
+from threadhouse.stores.thread_signals import PostgresThreadSignals
 
 DEFAULT_TOKEN_BUDGET = 24_000
 """About what a reader takes in besides its other work; a whole big thread is several times that."""
@@ -277,7 +277,7 @@ class RetrievalService:
         connections: QuestionConnections,
         searcher: VectorSearcher,
         embedder: QueryEmbedder,
-        signals: ThreadSignalReader,
+        signals: PostgresThreadSignals,
         retrieval_policy: RetrievalPolicy | None = None,
         rerank_enabled: bool = True,
     ) -> None:
@@ -576,11 +576,14 @@ class RetrievalService:
         """Everything that resolution decides from."""
         prepared, principal, policy = question.prepared, question.principal, question.policy
         timings = question.timings
-        with timings.of("words"):
-            lexical = self._signals.lexical(prepared.text, principal, policy)
-        with timings.of("search"):
-            centroids = self._search(question, (Collection.THREAD_CENTROIDS,), CENTROID_HITS)
-            search = self._search(question, CONTENT, UNIT_HITS)
+        with self._connections() as connection, connection.pipeline():
+            with timings.of("words"):
+                words = self._signals.ask_lexical(connection, prepared.text, principal, policy)
+            with timings.of("search"):
+                centroids = self._search(question, (Collection.THREAD_CENTROIDS,), CENTROID_HITS)
+                search = self._search(question, CONTENT, UNIT_HITS)
+            with timings.of("words"):
+                lexical = words()
         units = tuple(hit for hit in search.hits if hit.collection is Collection.INFORMATION_UNITS)
         with timings.of("surroundings"):
             around = self._signals.surroundings(

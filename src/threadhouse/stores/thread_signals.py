@@ -142,6 +142,20 @@ class PostgresThreadSignals:
 
     def lexical(self, text: str, principal: Principal, policy: AudiencePolicy) -> LexicalSignals:
         """Explicit references, labels and aliases, full text, authority hints, of threads that ``principal`` sees."""
+        with self._connections() as connection:
+            return self.ask_lexical(connection, text, principal, policy)()
+
+    def ask_lexical(
+        self,
+        connection: Connection[TupleRow],
+        text: str,
+        principal: Principal,
+        policy: AudiencePolicy,
+    ) -> Callable[[], LexicalSignals]:
+        """The question is on its way when this returns; call what it returns for the answer.
+
+        In a pipeline Postgres looks the words up while this process searches vectors.
+        """
         params = _rights_params(principal, policy) | {
             "references": possible_reference_keys(text),
             "phrases": possible_phrase_keys(text),
@@ -149,9 +163,14 @@ class PostgresThreadSignals:
             "folded_terms": _any_of(text, TermForm.FOLDED),
             "word_limit": THREADS_BY_WORDS,
         }
-        with self._connections() as connection:
-            rows = _all(connection, "signals_lexical", params)
-        return lexical_signals(text, [_found_thread(row) for row in rows])
+        cursor = connection.cursor(row_factory=dict_row)
+        cursor.execute(queries.load("signals_lexical"), params)
+
+        def answer() -> LexicalSignals:
+            with cursor:
+                return lexical_signals(text, [_found_thread(row) for row in cursor.fetchall()])
+
+        return answer
 
     def surroundings(
         self,
