@@ -10,9 +10,9 @@ Questions are titles, sentences, words in any order, and addresses of units, and
 alike, drawn with ``--seed``. Their vectors are those of the chunks that they were taken from, looked up in the store, so that
 ten thousand questions embed nothing; the first ``--embedded`` of them are embedded by the model instead. After publishing,
 rights are taken away behind the back of vectors and packs, so that the read-back and the last check have something to do. The
-lists (dense, BM25 with marks, BM25 folded) are taken behind the vector filter alone, without read-back, and held against what
-was published. Every reader is asked every question by the paths of a search; packs (thread, raw, their Markdown, the tools of
-MCP) by ``--pack-readers`` readers each, who take turns.
+lists (dense, BM25 with marks, BM25 folded) are what the engine gave behind the vector filter alone, before the read-back, and
+are held against what was published. Every reader is asked every question by the paths of a search (``--search-readers`` fewer
+take turns); packs (thread, raw, their Markdown, the tools of MCP) by ``--pack-readers`` readers each, who take turns.
 
 Nothing is timed. The benchmark fails when anything leaked, when the last check had to stop an answer, or when a path gave
 nothing.
@@ -31,6 +31,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import regex
@@ -62,7 +63,6 @@ from threadhouse.retrieval.audience import (
     HIGH_RISK_CONSENT,
     AudiencePolicy,
     lane_principal,
-    vector_filter,
 )
 from threadhouse.retrieval.bm25 import TermForm
 from threadhouse.retrieval.errors import CollectionUnknownError, WrongAudienceError
@@ -71,6 +71,7 @@ from threadhouse.retrieval.models import (
     Collection,
     Json,
     Principal,
+    ScoredPoint,
     ThreadId,
     UnitId,
     VectorQuery,
@@ -97,12 +98,10 @@ from threadhouse.stores.thread_signals import PostgresThreadSignals
 from threadhouse.stores.vectors import open_reader
 
 CONTENT = (Collection.INFORMATION_UNITS, Collection.PRODUCTION_DOCUMENTS)
-LISTS = ("dense", TermForm.ACCENTED, TermForm.FOLDED)
-LIST_HITS = 60
-"""Of each list, as many as a search fetches."""
-HITS = 200
-"""More than the lists of all collections leave after one hit an owner."""
-CENTROIDS = 20
+DENSE = "dense"
+LISTS = (DENSE, TermForm.ACCENTED, TermForm.FOLDED)
+HITS = 10_000
+"""More than the lists of all collections together have: whatever was fused comes out."""
 PROCESSES = 2
 EXAMPLES = 5
 """Leaks that a failure names; the number of all of them stands with it."""
@@ -119,6 +118,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--home", type=Path, help="A stopped home with a published hub; copied.")
     parser.add_argument("--units", type=int, default=400, help="Units of the made-up hub.")
     parser.add_argument("--queries", type=int, default=40, help="Questions in all.")
+    parser.add_argument(
+        "--search-readers", type=int, help="Readers of a search a question; all by default."
+    )
     parser.add_argument("--pack-readers", type=int, default=1, help="Readers of packs a question.")
     parser.add_argument("--embedded", type=int, default=0, help="Questions that are embedded.")
     parser.add_argument("--processes", type=int, default=PROCESSES, help="Asking at once.")
@@ -424,6 +426,7 @@ def _ask_in_processes(
             space,
             published,
             range(start, min(start + share, options.queries)),
+            options.search_readers,
             options.pack_readers,
             options.embedded,
             options.seed,
@@ -446,6 +449,7 @@ class _Share:
     space: VectorSpace
     published: HubTruth
     numbers: range
+    search_readers: int | None
     pack_readers: int
     embedded: int
     seed: int
@@ -468,14 +472,15 @@ class _Asker:
     truth: HubTruth
     tally: Tally = field(default_factory=Tally)
 
-    def ask(self, question: Question, pack_readers: Sequence[str]) -> None:
-        """Every reader by the paths of a search, and some by those of a pack."""
+    def ask(
+        self, question: Question, search_readers: Sequence[str], pack_readers: Sequence[str]
+    ) -> None:
+        """Some readers by the paths of a search, and some by those of a pack."""
         prepared = prepare_query(question.text, self.embedder.embed_query)
-        for name, reader in self.readers.items():
-            self._lists(question, prepared, name, reader)
+        for name in search_readers:
             with self.connection.transaction():
-                begin_reading(self.connection, reader)
-                self._search(question, prepared, name, reader)
+                begin_reading(self.connection, self.readers[name])
+                self._search(question, prepared, name, self.readers[name])
         for name in pack_readers:
             self._packs(question, name, self.readers[name])
 
@@ -513,37 +518,31 @@ class _Asker:
     ) -> None:
         self.tally.note(path, name, self.sights[name], question, came, shows_units=shows_units)
 
-    def _lists(
+    def _search(
         self, question: Question, prepared: PreparedQuery, name: str, reader: Principal
     ) -> None:
-        where = vector_filter(reader, self.policy)
-        asked = [
-            VectorQuery(prepared.vector, where, LIST_HITS),
-            VectorQuery(prepared.bm25_accented, where, LIST_HITS, TermForm.ACCENTED),
-            VectorQuery(prepared.bm25_folded, where, LIST_HITS, TermForm.FOLDED),
-        ]
-        came: dict[str, set[tuple[str, str]]] = {of_list: set() for of_list in LISTS}
-        for collection in CONTENT:
-            found = self.searcher.search_batch(self.searcher.resolve(collection), asked)
-            for of_list, points in zip(LISTS, found, strict=True):
-                for point in points:
-                    came[of_list].add(_owner_of(collection, point.payload))
-        for of_list, things in came.items():
+        overheard = _Overheard(self.searcher)
+        fused = search_collections(
+            prepared,
+            reader,
+            (*CONTENT, Collection.THREAD_CENTROIDS),
+            policy=self.policy,
+            searcher=cast("VectorSearcher", overheard),
+            live=self.live,
+            limit=HITS,
+            one_per="owner",
+        ).hits
+        for of_list, things in overheard.lists.items():
             # The filter can only know what was published.
             self.tally.note(
                 f"{of_list}, filter alone", name, self.published[name], question, things
             )
-
-    def _search(
-        self, question: Question, prepared: PreparedQuery, name: str, reader: Principal
-    ) -> None:
-        fused = self._hits(prepared, reader, (*CONTENT, Collection.THREAD_CENTROIDS), HITS)
         self._note("fused, all collections", name, question, _things_of(fused))
+        near = [hit for hit in fused if hit.collection is Collection.THREAD_CENTROIDS]
+        self._note("centroid neighbours", name, question, _things_of(near), shows_units=False)
         units = [
             UnitId(hit.owner_id) for hit in fused if hit.collection is Collection.INFORMATION_UNITS
         ][:30]
-        near = self._hits(prepared, reader, (Collection.THREAD_CENTROIDS,), CENTROIDS)
-        self._note("centroid neighbours", name, question, _things_of(near), shows_units=False)
         lexical = self.signals.lexical(prepared.text, reader, self.policy)
         named = {("thread", str(thread)) for thread in lexical.thread_ids()}
         self._note("thread names and words", name, question, named, shows_units=False)
@@ -553,24 +552,6 @@ class _Asker:
         threads = {thread for found in around.memberships.values() for thread in found}
         seen = {("thread", str(thread)) for thread in threads | around.facts.keys()}
         self._note("thread surroundings", name, question, seen, shows_units=False)
-
-    def _hits(
-        self,
-        prepared: PreparedQuery,
-        reader: Principal,
-        collections: Sequence[Collection],
-        limit: int,
-    ) -> Sequence[SearchHit]:
-        return search_collections(
-            prepared,
-            reader,
-            collections,
-            policy=self.policy,
-            searcher=self.searcher,
-            live=self.live,
-            limit=limit,
-            one_per="owner",
-        ).hits
 
     def _packs(self, question: Question, name: str, reader: Principal) -> None:
         for mode in Mode:
@@ -617,6 +598,28 @@ class _Asker:
             if gap.lifecycle_stage not in stages
         }
         self._note(path, name, question, came)
+
+
+class _Overheard:
+    """A searcher that keeps what the engine gave before anything was read back, by list; content alone."""
+
+    def __init__(self, searcher: VectorSearcher) -> None:
+        self._searcher = searcher
+        self.lists: dict[str, set[tuple[str, str]]] = {of_list: set() for of_list in LISTS}
+
+    def resolve(self, alias: str) -> str:
+        return self._searcher.resolve(alias)
+
+    def search_batch(
+        self, collection: str, queries: Sequence[VectorQuery]
+    ) -> list[list[ScoredPoint]]:
+        found = self._searcher.search_batch(collection, queries)
+        for alias in CONTENT:
+            if collection == self._searcher.resolve(alias):
+                for query, points in zip(queries, found, strict=True):
+                    things = {_owner_of(alias, point.payload) for point in points}
+                    self.lists[query.bm25 or DENSE] |= things
+        return found
 
 
 class _QuestionVectors:
@@ -688,8 +691,9 @@ def _ask_share(share: _Share) -> Tally:
         names = list(readers)
         began = time.monotonic()
         for done, question in enumerate(questions, 1):
-            turn = [names[(question.number + n) % len(names)] for n in range(share.pack_readers)]
-            asker.ask(question, turn)
+            start = question.number % len(names)
+            turn = names[start:] + names[:start]
+            asker.ask(question, turn[: share.search_readers], turn[: share.pack_readers])
             if done % 100 == 0 or done == len(questions):
                 seconds = time.monotonic() - began
                 left = seconds / done * (len(questions) - done)
