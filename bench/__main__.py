@@ -20,7 +20,17 @@ from bench.measuring import (
 )
 from threadhouse.retrieval.models import Json
 
-BENCHES = ("nightly", "audit", "publish", "retrieval", "quality", "latency", "leaks", "revoke")
+BENCHES = (
+    "nightly",
+    "audit",
+    "publish",
+    "retrieval",
+    "quality",
+    "latency",
+    "leaks",
+    "revoke",
+    "access_cost",
+)
 """In the order in which all of them run."""
 
 

@@ -265,8 +265,8 @@ def copied_home(original: Path) -> Generator[Settings, None, None]:
         shutil.rmtree(folder)
 
 
-def label_hub(database: Database) -> None:
-    """Lay down labels, threads, gaps and legacy documents by the rules of this module."""
+def label_hub(database: Database, *, doubled: bool = True) -> None:
+    """Lay down labels, threads, gaps and, when ``doubled``, legacy documents by the rules of this module."""
     with database.connect() as connection:
         units = _rows(
             connection, "select logical_unit_id, document_id from public.tac_logical_unit"
@@ -294,7 +294,8 @@ def label_hub(database: Database) -> None:
             " select t, s, 'Thiếu ' || s from unnest(%s::text[], %s::text[]) as g (t, s) on conflict do nothing",
             (threads, [draw("gap", thread, GAP_STAGES) for thread in threads]),
         )
-        _double_texts(connection)
+        if doubled:
+            _double_texts(connection)
 
 
 def revoke_some(database: Database) -> None:

@@ -125,12 +125,12 @@ def _make_hub(
         publish_content(database, store, cached, policy, settings.home)
         refresh_centroids(database, store, embedder.space)
     refresh_packs(database, embedder.space.space_id)
-    _let_words_decide(database, embedder.space.space_id)
+    let_words_decide(database, embedder.space.space_id)
     with database.connect(autocommit=True) as connection:
         connection.execute("vacuum analyze")
 
 
-def _let_words_decide(database: Database, space_id: str) -> None:
+def let_words_decide(database: Database, space_id: str) -> None:
     """Numbers for a space without meaning, so that questions find the thread that they name or whose unit they name."""
     with database.connect() as connection:
         shipped = read_retrieval_policy(connection, space_id)
@@ -234,7 +234,7 @@ def _pack_reads(hub: _Hub, reads: int) -> list[Measure]:
 
 
 def _questions(hub: _Hub, count: int) -> list[Measure]:
-    questions = _texts(hub.database, count)
+    questions = hub_texts(hub.database, count)
     principal = lane_principal(LANE)
     steps: defaultdict[str, list[float]] = defaultdict(list)
     rest: list[float] = []
@@ -289,7 +289,7 @@ def client(home: Path, number: int, count: int, is_synthetic: bool) -> None:
     """One client process: warm up, say so, wait for the start, ask, say how long it took."""
     settings = Settings.from_environment().model_copy(update={"threadhouse_home": home})
     hub = _Hub(settings, open_database(settings), SyntheticEmbedder() if is_synthetic else None)
-    questions = _texts(hub.database, count)
+    questions = hub_texts(hub.database, count)
     # Another order in each client, so that they do not walk in step.
     questions = questions[number * 7 % len(questions) :] + questions[: number * 7 % len(questions)]
     with _open(hub) as service:
@@ -361,7 +361,7 @@ def _ask(service: RetrievalService, question: str) -> None:
         raise BenchSkippedError(str(error)) from error
 
 
-def _texts(database: Database, count: int) -> list[str]:
+def hub_texts(database: Database, count: int) -> list[str]:
     """Titles of threads and of units in turns, spread over the hub; the beginning of a text where its title says too little."""
     rows = _rows(
         database,

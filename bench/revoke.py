@@ -45,6 +45,7 @@ from bench.labelled_hub import (
     sight_of_reader,
     space_of_hub,
 )
+from bench.latency import let_words_decide
 from bench.measuring import BenchFailedError, BenchSkippedError, Measure, median, say
 from bench.synthetic_hub import SyntheticEmbedder
 from bench.temporary_home import temporary_home
@@ -114,6 +115,7 @@ def _hub(options: argparse.Namespace) -> Generator[tuple[Settings, StreamingEmbe
             database = open_database(home.settings)
             fill_open_hub(database, options.units, options.threads)
             publish_hub(database, home.settings, embedder)
+            let_words_decide(database, embedder.space.space_id)
             yield home.settings, embedder
         return
     say(f"copying {options.home}")

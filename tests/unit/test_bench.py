@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import leaks, nightly, revoke
+from bench import access_cost, leaks, nightly, revoke
 from bench.__main__ import BENCHES, main, settings_of, title_of
 from bench.labelled_hub import HubSight, HubTruth, draw, is_doubled, sight_of_reader
 from bench.measuring import (
@@ -401,3 +401,26 @@ def test_a_revoke_that_a_read_did_not_meet_proves_nothing_and_a_broken_one_fails
     broken = [before, after, _read(220, 290, "unit")]
     with pytest.raises(BenchFailedError, match=r"1 reads .* visibility: raw search, customer"):
         revoke.measures_of(revoke.Watched(broken, [REVOKED]), 2.0)
+
+
+def test_the_cost_of_access_control_is_a_ratio_of_medians_and_a_median_of_differences() -> None:
+    def asked(*milliseconds: float, source: str = "stored") -> list[access_cost.Asked]:
+        return [access_cost.Asked(ms, source) for ms in milliseconds]
+
+    answers = {
+        "as it is": asked(10, 12, 30),
+        "all bypassed": [*asked(8, 10), *asked(40, source="ad_hoc")],
+        "without role": asked(9, 12, 20),
+    }
+    whole, same, role = access_cost.measures_of(answers)
+    assert (whole.value, whole.peer_value) == (12, 10)
+    assert "2 stored" in whole.note
+    assert (same.value, same.peer_value, same.note) == (11, 9, "2 of 3 questions")
+    assert (role.name, role.value, role.peer_value) == ("  share of role", 1, 12)
+
+
+def test_every_enforcer_can_be_bypassed_alone_and_all_together() -> None:
+    alone = {bypassed for bypassed in access_cost.CONTESTANTS.values() if len(bypassed) == 1}
+    assert alone == {(name,) for name in access_cost.ENFORCERS}
+    assert set(access_cost.CONTESTANTS["all bypassed"]) == set(access_cost.ENFORCERS)
+    assert access_cost.CONTESTANTS["as it is"] == ()

@@ -1,0 +1,442 @@
+"""What access control costs a question: the query path as it is beside the same path with every enforcer out of the way.
+
+What stands beside what: the same questions, asked by processes that take turns question by question: one as the product is,
+one with all enforcers bypassed, and one for each enforcer with that one alone bypassed, which gives its own share. The aim is
+that all of access control adds at most a quarter to the median. Only this benchmark can bypass anything, in processes and in
+a copy of the database that live as long as it does:
+
+- vector filter: the search asks without conditions (a centroid's lane stays: it is how centroids are kept)
+- read-back: labels and versions are answered from memory; the statement is not sent
+- SQL predicates: in a copy of the database, `cong.sees` and its like are constant and the views are no security barriers
+- last check: a pack leaves without a look at its units; whether it is fresh is still looked up
+- role: the statements that change the database role are left out
+
+What every candidate costs in Python is in all of them. ``--labels rule`` draws every label by rule, so that filters have
+something to hide; by default everybody sees everything, and both sides give the same answers. The hub is made up, or a copy
+of a stopped home. The embedding of the question is not counted. Load is on every millisecond alike; trust the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
+
+from bench.labelled_hub import (
+    StoredVectors,
+    copied_home,
+    fill_open_hub,
+    first_rows,
+    label_hub,
+    publish_hub,
+    space_of_hub,
+)
+from bench.latency import hub_texts, let_words_decide
+from bench.measuring import BenchFailedError, BenchSkippedError, Measure, median, say
+from bench.synthetic_hub import SyntheticEmbedder
+from bench.temporary_home import temporary_home
+from threadhouse.retrieval import search
+from threadhouse.retrieval.audience import AudiencePolicy, Labels, lane_principal
+from threadhouse.retrieval.models import (
+    AllOf,
+    Audience,
+    Authority,
+    Collection,
+    DataClassification,
+    Flags,
+    LifecycleStage,
+    Principal,
+    PublicationState,
+    Readiness,
+    RiskClass,
+    Visibility,
+)
+from threadhouse.retrieval.packs import ContextPack
+from threadhouse.retrieval.search import LiveOwner
+from threadhouse.serving import retrieval_service
+from threadhouse.serving.opening import LazyEmbedder, open_retrieval_service
+from threadhouse.stores import queries
+from threadhouse.stores.live_owners import PostgresLiveOwners
+from threadhouse.stores.migrations import open_database
+from threadhouse.stores.pack_delivery import Delivery
+from threadhouse.stores.postgres import Database
+from threadhouse.stores.queries import trusted
+from threadhouse.stores.settings import Settings
+
+LANE = Audience.AI_AGENT
+AIM = 1.25
+WARM_UP = 10
+BYPASS_DATABASE = "threadhouse_bench_bypass"
+
+ENFORCERS = ("vector filter", "read-back", "SQL predicates", "last check", "role")
+CONTESTANTS: Mapping[str, tuple[str, ...]] = {
+    "as it is": (),
+    "all bypassed": ENFORCERS,
+    **{f"without {name}": (name,) for name in ENFORCERS},
+}
+"""By name, what each has bypassed."""
+
+OPEN = Labels(
+    Flags(
+        Visibility.PUBLIC,
+        Readiness.PUBLISHED,
+        PublicationState.PUBLISHED,
+        RiskClass.LOW,
+        Authority.ENACTED,
+    ),
+    LifecycleStage.LAW,
+    DataClassification.UNCLASSIFIED,
+)
+
+_EVERYTHING = 134217727
+"""Every bit that `cong.allowed_labels` can set."""
+
+BYPASS = (
+    "create or replace function cong.sees(visibility text, readiness text, publication_state text, risk_class text"
+    ", authority text, lifecycle_stage text, data_classification text, allowed integer)"
+    " returns boolean language sql immutable parallel safe return true",
+    "create or replace function cong.leaves_open(visibility text, readiness text, publication_state text"
+    ", risk_class text, authority text, allowed integer)"
+    " returns boolean language sql immutable parallel safe return true",
+    f"create or replace function cong.allowed_now() returns integer language sql immutable return {_EVERYTHING}",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options; the defaults are quick."""
+    parser.add_argument("--home", type=Path, help="A stopped home with a published hub; copied.")
+    parser.add_argument("--units", type=int, default=400, help="Units of the made-up hub.")
+    parser.add_argument("--threads", type=int, default=20, help="Threads of the made-up hub.")
+    parser.add_argument("--questions", type=int, default=40, help="Questions of each contestant.")
+    parser.add_argument("--labels", choices=("open", "rule"), default="open")
+
+
+def run(options: argparse.Namespace) -> list[Measure]:
+    """Measure."""
+    with _hub(options) as hub:
+        texts = hub_texts(hub.database, options.questions + WARM_UP)
+        say(f"asking {len(texts)} questions of {len(CONTESTANTS)} processes that take turns")
+        return measures_of(_ask_in_turns(hub, texts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Hub:
+    settings: Settings
+    database: Database
+    bypass: Database
+    """The copy whose predicates let everything pass."""
+
+
+@contextmanager
+def _hub(options: argparse.Namespace) -> Generator[_Hub, None, None]:
+    with ExitStack() as stack:
+        if options.home is None:
+            say(f"making {options.units:,} units and {options.threads:,} threads")
+            settings = stack.enter_context(temporary_home()).settings
+            database = open_database(settings)
+            embedder = SyntheticEmbedder()
+            fill_open_hub(database, options.units, options.threads)
+            if options.labels == "rule":
+                label_hub(database)
+            publish_hub(database, settings, embedder)
+            let_words_decide(database, embedder.space.space_id)
+        else:
+            say(f"copying {options.home}")
+            settings = stack.enter_context(copied_home(options.home))
+            database = open_database(settings)
+            if options.labels == "rule":
+                with closing(_open_reader(settings)) as searcher:
+                    stored = StoredVectors(space_of_hub(settings, searcher), first_rows(searcher))
+                label_hub(database, doubled=False)
+                publish_hub(database, settings, stored)
+        yield _Hub(settings, database, _copy_without_predicates(database))
+
+
+def _open_reader(settings: Settings) -> Any:  # noqa: ANN401
+    from threadhouse.stores.vectors import open_reader
+
+    return open_reader(home=settings.home)
+
+
+def _copy_without_predicates(database: Database) -> Database:
+    """A copy of the database in which every predicate is constant."""
+    with database.with_database("postgres").connect(autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("create database {} template {}").format(
+                sql.Identifier(BYPASS_DATABASE), sql.Identifier(_name_of(database))
+            )
+        )
+    bypass = database.with_database(BYPASS_DATABASE)
+    with bypass.connect() as connection:
+        for statement in BYPASS:
+            connection.execute(trusted(statement))
+        views = connection.execute(
+            "select table_name from information_schema.views where table_schema = 'visible'"
+        ).fetchall()
+        for (name,) in views:
+            connection.execute(
+                sql.SQL("alter view visible.{} reset (security_barrier)").format(
+                    sql.Identifier(name)
+                )
+            )
+    with bypass.connect(autocommit=True) as connection:
+        connection.execute("vacuum analyze")
+    return bypass
+
+
+def _name_of(database: Database) -> str:
+    with database.connect() as connection:
+        row = connection.execute("select current_database()").fetchone()
+    return str(row[0]) if row else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question as one contestant answered it."""
+
+    ms: float
+    source: str
+
+
+def _ask_in_turns(hub: _Hub, texts: Sequence[str]) -> dict[str, list[Asked]]:
+    """Every question by every contestant; who goes first rotates. The first WARM_UP are not counted."""
+    answers: defaultdict[str, list[Asked]] = defaultdict(list)
+    with ExitStack() as stack:
+        children = {
+            name: stack.enter_context(_contestant(hub, bypassed))
+            for name, bypassed in CONTESTANTS.items()
+        }
+        for child in children.values():
+            _say_and_hear(child, None)
+        names = list(children)
+        for number, text in enumerate(texts):
+            start = number % len(names)
+            for name in names[start:] + names[:start]:
+                heard = _say_and_hear(children[name], text)
+                if number >= WARM_UP:
+                    answers[name].append(Asked(heard["ms"], heard["source"]))
+    return dict(answers)
+
+
+def measures_of(answers: Mapping[str, Sequence[Asked]]) -> list[Measure]:
+    """The median of the whole beside that of the bypassed one, and each enforcer's own share."""
+    own = [asked.ms for asked in answers["as it is"]]
+    bare = [asked.ms for asked in answers["all bypassed"]]
+    same = [
+        (left.ms, right.ms)
+        for left, right in zip(answers["as it is"], answers["all bypassed"], strict=True)
+        if left.source == right.source
+    ]
+    measures = [
+        Measure(
+            "question p50, access control on",
+            median(own),
+            "ms",
+            "all bypassed",
+            median(bare),
+            note=f"aim {AIM}x; {_sources(answers['as it is'])}; bypassed {_sources(answers['all bypassed'])}",
+            rounds=tuple(own),
+        )
+    ]
+    if same:
+        measures.append(
+            Measure(
+                "  where both answered from the same source",
+                median([left for left, _ in same]),
+                "ms",
+                "all bypassed",
+                median([right for _, right in same]),
+                note=f"{len(same)} of {len(own)} questions",
+            )
+        )
+    measures += [
+        Measure(
+            f"  share of {name}",
+            median(
+                [
+                    a.ms - b.ms
+                    for a, b in zip(answers["as it is"], answers[f"without {name}"], strict=True)
+                ]
+            ),
+            "ms",
+            "p50 without it alone",
+            median([asked.ms for asked in answers[f"without {name}"]]),
+            note="median of the differences, question by question",
+        )
+        for name in ENFORCERS
+        if f"without {name}" in answers
+    ]
+    return measures
+
+
+def _sources(asked: Sequence[Asked]) -> str:
+    counts = Counter(each.source for each in asked)
+    return ", ".join(f"{number} {source}" for source, number in sorted(counts.items()))
+
+
+_CHILD = (
+    "import sys; from bench.access_cost import answer_until_over; answer_until_over(sys.argv[1])"
+)
+
+
+@contextmanager
+def _contestant(hub: _Hub, bypassed: Sequence[str]) -> Generator[subprocess.Popen[str], None, None]:
+    database = hub.bypass if "SQL predicates" in bypassed else hub.database
+    given = {
+        "home": str(hub.settings.home),
+        "conninfo": make_conninfo(database.conninfo),
+        "bypassed": list(bypassed),
+    }
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, json.dumps(given)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "EMBEDDING_THREADS": "1"},
+    )
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def _say_and_hear(child: subprocess.Popen[str], text: str | None) -> dict[str, Any]:
+    """Ask one question, or with None hear whether the child is ready."""
+    if child.stdin is None or child.stdout is None:
+        raise AssertionError
+    if text is not None:
+        child.stdin.write(json.dumps(text) + "\n")
+        child.stdin.flush()
+    line = child.stdout.readline()
+    if not line:
+        message = "A contestant died; its last words stand above."
+        raise BenchFailedError(message)
+    return cast("dict[str, Any]", json.loads(line))
+
+
+def answer_until_over(given: str) -> None:
+    """What one contestant does: bypass what it is told, say so, answer one question a line."""
+    wanted = json.loads(given)
+    settings = Settings.from_environment().model_copy(
+        update={
+            "threadhouse_home": Path(wanted["home"]),
+            "database_url": SecretStr(wanted["conninfo"]),
+            "qdrant_url": None,
+        }
+    )
+    database = open_database(settings)
+    with closing(_open_reader(settings)) as searcher:
+        space = space_of_hub(settings, searcher)
+    for name in wanted["bypassed"]:
+        _BYPASSES[name](database)
+    embedder = SyntheticEmbedder() if space == SyntheticEmbedder().space else LazyEmbedder(settings)
+    principal = lane_principal(LANE)
+    with open_retrieval_service(settings, embedder=embedder) as service:
+        print("{}", flush=True)
+        for line in sys.stdin:
+            began = time.perf_counter()
+            answer = service.answer(json.loads(line), principal)
+            ms = (time.perf_counter() - began) * 1000 - answer.timings.steps["embed"]
+            print(json.dumps({"ms": ms, "source": str(answer.source)}), flush=True)
+
+
+def _without_filter(_: Database) -> None:
+    def allow_all(principal: Principal, policy: AudiencePolicy) -> AllOf:
+        del principal, policy
+        return AllOf(())
+
+    _replace(search, "vector_filter", allow_all)
+
+
+def _without_read_back(database: Database) -> None:
+    """Versions from memory, as they were at the start: nothing is published while the benchmark asks."""
+    with database.connect() as connection:
+        rows = connection.execute(
+            "select physical, owner_id, version_key from nao.vector_projection"
+        ).fetchall()
+    known: defaultdict[str, dict[str, LiveOwner]] = defaultdict(dict)
+    for physical, owner_id, version_key in rows:
+        known[physical][owner_id] = LiveOwner(version_key, OPEN)
+
+    class OwnersInMemory(PostgresLiveOwners):
+        def read(
+            self, collection: Collection, physical: str, owner_ids: Sequence[str]
+        ) -> Mapping[str, LiveOwner]:
+            del collection
+            there = known[physical]
+            return {owner_id: there[owner_id] for owner_id in owner_ids if owner_id in there}
+
+    _replace(retrieval_service, "PostgresLiveOwners", OwnersInMemory)
+
+
+def _without_last_check(_: Database) -> None:
+    from threadhouse.stores.pack_memory import KnownPack
+
+    checked = Delivery._check_units  # noqa: SLF001  the one place where a check can be left out
+
+    def check_units(self: Delivery, known: KnownPack, *rest: Any, **named: Any) -> Any:  # noqa: ANN401
+        unasked = KnownPack(known.pack, (), (), known.text_chars)
+        row = checked(self, unasked, *rest, **named)
+        return {**row, "live_count": len(known.unit_ids), "hidden": []}
+
+    def check(self: Delivery, pack: ContextPack, *rest: Any, **named: Any) -> None:  # noqa: ANN401
+        del self, pack, rest, named
+
+    _replace(Delivery, "_check_units", check_units)
+    _replace(Delivery, "check", check)
+
+
+def _without_role(_: Database) -> None:
+    """Whoever changes the role by a function does nothing; a statement in a pipeline becomes one that says nothing."""
+    nothing: dict[str, Callable[..., None]] = {
+        name: lambda *_, **__: None for name in ("begin_reading", "continue_as")
+    }
+    for module in [each for name, each in sys.modules.items() if name.startswith("threadhouse.")]:
+        for name, replacement in nothing.items():
+            if hasattr(module, name):
+                _replace(module, name, replacement)
+    load = queries.load
+
+    def load_but_roles(name: str) -> sql.SQL:
+        return trusted("select 1") if name in {"reader_begin", "reader_end"} else load(name)
+
+    _replace(queries, "load", load_but_roles)
+
+
+def _with_nothing(_: Database) -> None:
+    """The predicates are bypassed by the database that is asked."""
+
+
+_BYPASSES: Mapping[str, Callable[[Database], None]] = {
+    "vector filter": _without_filter,
+    "read-back": _without_read_back,
+    "SQL predicates": _with_nothing,
+    "last check": _without_last_check,
+    "role": _without_role,
+}
+
+
+def _replace(owner: object, name: str, replacement: object) -> None:
+    """Put something else in the place of a name, in this process alone.
+
+    Raises:
+        BenchSkippedError: The product no longer has that name; this benchmark has to learn the new one.
+    """
+    if not hasattr(owner, name):
+        message = f"{owner} has no {name} any more, so it cannot be bypassed; bring bench/access_cost.py up to date."
+        raise BenchSkippedError(message)
+    setattr(owner, name, replacement)
