@@ -344,3 +344,22 @@ def test_a_password_in_the_address_is_not_needed_to_recognise_it(
 )
 def test_little_free_space_is_told_before_a_run_fails_for_it(free: float, state: State) -> None:
     assert judge_free_space(int(free), Path("/")).state is state
+
+
+def test_row_level_security_is_in_force(make_settings: MakeSettings, database: Database) -> None:
+    finding = named(diagnose(make_settings(database)), "row-level security")
+    assert (finding.section, finding.state) == (Section.CONFIGURED, State.OK)
+    assert "threadhouse_customer" in finding.detail
+
+
+def test_a_table_that_was_left_open_is_named_with_what_it_means(
+    make_settings: MakeSettings, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("alter table public.tac_logical_unit disable row level security")
+    finding = named(diagnose(make_settings(database)), "row-level security")
+    assert finding.state is State.WARN
+    assert finding.detail.startswith(
+        "public.tac_logical_unit has no row-level security: a lane that"
+    )
+    assert "cong.set_up_roles()" in finding.remedy

@@ -35,6 +35,7 @@ from threadhouse.retrieval.errors import (
 from threadhouse.retrieval.models import Collection, CollectionInfo, Json, VectorSpace
 from threadhouse.stores import embedded_postgres, migrations, queries
 from threadhouse.stores.postgres import Database
+from threadhouse.stores.reader_roles import LANE_ROLES, row_security_gaps
 from threadhouse.stores.source_counts import SourceCounts, count_source
 
 if TYPE_CHECKING:
@@ -355,6 +356,8 @@ def _look_into_database(
     yield schema
     if schema.state is State.FAIL or not facts["is_migrated"]:
         return
+    if schema.state is State.OK:
+        yield from _check_row_security(connection)
     counts = count_source(connection)
     yield _check_source(counts)
     yield from _check_runs(connection)
@@ -363,6 +366,18 @@ def _look_into_database(
     yield _check_packs(connection, space)
     yield _check_event_days(database, settings)
     yield from _check_quarantine(connection)
+
+
+def _check_row_security(connection: Connection[TupleRow]) -> Iterator[Finding]:
+    """Whether the database keeps hidden rows back by itself, whatever a statement forgets."""
+    name = "row-level security"
+    gaps = row_security_gaps(connection)
+    if not gaps:
+        detail = f"in force: questions are asked as {_list(LANE_ROLES.values())}"
+        yield Finding(Section.CONFIGURED, name, State.OK, detail)
+    remedy = "let somebody who may create roles run select cong.set_up_roles()"
+    for gap in gaps:
+        yield Finding(Section.CONFIGURED, name, State.WARN, f"{gap.gap}: {gap.meaning}", remedy)
 
 
 def _check_schema(connection: Connection[TupleRow]) -> Finding:
