@@ -37,6 +37,7 @@ from bench.quality_hubs import (
     phapdien_hub,
     without_fold,
     xquad_hub,
+    xquad_split_hub,
 )
 from bench.quality_search import measure_search
 from bench.quality_tasks import (
@@ -61,8 +62,8 @@ SETS = tuple(FOLDERS)
 PEPS_SHARE = 0.25
 """Of the 389 PEPs with sections: 2,000 sections, and 177 sentences elsewhere that cite one of them."""
 
-MIXED_EVERY = 4
-"""Of the hub in two languages, every so many questions: it is like the hubs in one."""
+BOTH_EVERY, EITHER_EVERY = 4, 2
+"""Of the hubs in two languages every so many questions are asked: the hubs in one language say most of it."""
 
 PARTS = ("units", "threads")
 
@@ -203,13 +204,18 @@ def _xquad_hubs(folder: Path) -> list[tuple[HubSource, Sequence[ThreadTask]]]:
         )
         for language in ("vi", "en")
     ]
-    both = {
-        "vi": asked["vi→vi"][::MIXED_EVERY],
-        "en": asked["en→en"][::MIXED_EVERY],
-        "vi without marks": asked["vi without marks→vi"][::MIXED_EVERY],
+    some = {
+        "vi": asked["vi→vi"],
+        "en": asked["en→en"],
+        "vi without marks": asked["vi without marks→vi"],
     }
-    mixed = [ThreadTask(f"xquad {name}→both", questions) for name, questions in both.items()]
-    return [*hubs, (xquad_hub(None), mixed)]
+    for source, into, every in (
+        (xquad_hub(None), "both", BOTH_EVERY),
+        (xquad_split_hub(), "either", EITHER_EVERY),
+    ):
+        tasks = [ThreadTask(f"xquad {name}→{into}", q[::every]) for name, q in some.items()]
+        hubs.append((source, tasks))
+    return hubs
 
 
 def by_units(task: Task) -> list[Question]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.measuring import BenchFailedError, say
 from bench.nightly import is_in_share
-from bench.quality_tasks import FOLDERS, strings
+from bench.quality_tasks import FOLDERS, LANGUAGES, strings
 from bench.quality_vectors import BenchEmbedder
 from bench.retrieval import read_rows
 from bench.temporary_home import temporary_home
@@ -67,6 +67,18 @@ def xquad_hub(language: str | None) -> HubSource:
         return language is None or file == "threads" or row.get("lang", language) == language
 
     return HubSource(f"xquad {language or 'mixed'}", "xquad", keep, AGENT)
+
+
+def xquad_split_hub() -> HubSource:
+    """Every article in one language only, half of them in each: an answer is as often in the other language as in one's own."""
+
+    def keep(file: str, row: Mapping[str, Json]) -> bool:
+        if file not in {"documents", "units"}:
+            return True
+        number = int(str(row["doc_id"]).split("-")[1])
+        return row["lang"] == LANGUAGES[number % 2]
+
+    return HubSource("xquad split", "xquad", keep, AGENT)
 
 
 def phapdien_hub() -> HubSource:
