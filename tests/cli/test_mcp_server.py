@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager
@@ -585,6 +586,45 @@ def test_the_page_lists_the_tools_that_a_server_has(house: McpHouse, server: Htt
     section = PAGE.partition("\n## Tools\n")[2].partition("\n## ")[0]
     rows = re.findall(r"(?m)^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", section)
     assert {name: re.findall(r"`(\w+)`", cell) for name, cell in rows} == run(work)
+
+
+def blocks(page: str) -> list[str]:
+    """Indented blocks of a page, without their indentation."""
+    found = re.findall(r"(?m)(?:^(?: {4}.*)?\n)+", page)
+    return [textwrap.dedent(block).strip() for block in found if block.strip()]
+
+
+def test_the_configuration_on_the_page_starts_a_server(house: McpHouse, tmp_path: Path) -> None:
+    written = next(block for block in blocks(PAGE) if "mcpServers" in block)
+    file = tmp_path / "my-agent.token"
+    file.write_text(house.token("my-agent"))
+    places = {"<checkout>/.venv/bin": str(SCRIPT.parent), "<folder>": str(tmp_path)}
+    places["<checkout>/.threadhouse"] = str(house.threadhouse.home)
+    for name, place in places.items():
+        assert name in written
+        written = written.replace(name, place)
+    server = StdioServerParameters.model_validate(json.loads(written)["mcpServers"]["threadhouse"])
+
+    async def work() -> int:
+        async with Client(server, read_timeout_seconds=TIMEOUT_S) as client:
+            return len((await client.list_tools()).tools)
+
+    assert run(work) == len(mcp_tools.TOOLS)
+
+
+def test_the_program_on_the_page_gets_an_answer(house: McpHouse, server: HttpServer) -> None:
+    program = next(block for block in blocks(PAGE) if "call_tool" in block)
+    assert "http://127.0.0.1:8765/mcp" in program
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace("http://127.0.0.1:8765/mcp", server.url)],
+        env=house.threadhouse.environment(THREADHOUSE_TOKEN=house.token("my-agent")),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Pass this on to whoever reads your answer:")
+    assert "# Hoàn tiền cho khách hàng" in done.stdout
 
 
 def test_the_page_states_the_limits() -> None:
