@@ -114,8 +114,10 @@ def house(database: Database, tmp_path: Path) -> ContentHouse:
 def serving(
     house: ContentHouse, numbers: RetrievalPolicy
 ) -> Generator[RetrievalService, None, None]:
-    with house.database.pool(max_size=2) as pool, house.reader() as searcher:
-        connections = LeasedConnections(pool)
+    with (
+        LeasedConnections(house.database, max_size=2) as connections,
+        house.reader() as searcher,
+    ):
         yield RetrievalService(
             connections=connections,
             searcher=searcher,

@@ -17,10 +17,8 @@ import click
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from psycopg import Connection
-    from psycopg.rows import TupleRow
-
     from threadhouse.retrieval.policy_documents import PolicyDocument
+    from threadhouse.stores.leased_connections import QuestionConnection
 
 EXIT_WIDENS = 3
 NO_REASON = "no reason given"
@@ -157,7 +155,7 @@ def _person() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _connect() -> AbstractContextManager[Connection[TupleRow]]:
+def _connect() -> AbstractContextManager[QuestionConnection]:
     from threadhouse.stores.migrations import open_database
     from threadhouse.stores.settings import Settings
 

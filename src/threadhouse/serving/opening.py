@@ -94,7 +94,7 @@ def open_retrieval_service(
     key = settings.qdrant_api_key
     asking = embedder or LazyEmbedder(settings, announce)
     with (
-        database.pool(max_size=POOL_CONNECTIONS) as pool,
+        LeasedConnections(database, max_size=POOL_CONNECTIONS) as connections,
         closing(
             open_reader(
                 home=settings.home,
@@ -103,7 +103,6 @@ def open_retrieval_service(
             )
         ) as searcher,
     ):
-        connections = LeasedConnections(pool)
         yield RetrievalService(
             connections=connections,
             searcher=searcher,

@@ -18,9 +18,6 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID, uuid5
 
-from psycopg import Connection
-from psycopg.rows import TupleRow
-
 from threadhouse.retrieval.audience import AudiencePolicy, allowed_values, lane_principal
 from threadhouse.retrieval.calibration import Observation
 from threadhouse.retrieval.errors import (
@@ -88,7 +85,7 @@ from threadhouse.serving.query_events import (
 )
 from threadhouse.serving.sessions import DeliveredBefore, checked_session_id
 from threadhouse.stores.knowledge import KnowledgeReader
-from threadhouse.stores.leased_connections import QuestionConnections
+from threadhouse.stores.leased_connections import QuestionConnection, QuestionConnections
 from threadhouse.stores.live_owners import PostgresLiveOwners
 from threadhouse.stores.pack_delivery import Delivery, Leak, PackDelivery
 from threadhouse.stores.pack_store import BuiltPack
@@ -105,6 +102,9 @@ UNIT_HITS = 30
 
 AD_HOC_UNITS = 10
 """Units of an answer without a thread (D11 §4.7: top-K)."""
+
+REREADS = 3
+"""Readings of found texts that a withdrawn right can overtake; what is still hidden then is a leak."""
 
 REBUILDS = 10
 """Builds in a row that a withdrawn right can overtake before the reader is asked to come back."""
@@ -366,7 +366,7 @@ class RetrievalService:
 
     def _answer(self, begun: _Asking, mode: Mode) -> Answer:
         # Nothing has left before this transaction is committed.
-        with self._connections.question() as connection:
+        with self._connections.question(begun.principal.audience) as connection:
             question = self._begin(connection, begun)
             if mode is Mode.RAW:
                 with begun.timings.of("search"):
@@ -384,7 +384,7 @@ class RetrievalService:
                 return answer
         return self._answer_built(question, found, resolution, stale)
 
-    def _begin(self, connection: Connection[TupleRow], begun: _Asking) -> _Question:
+    def _begin(self, connection: QuestionConnection, begun: _Asking) -> _Question:
         with begun.timings.of("rules"):
             rules = read_question_rules(connection, self.space_id, begun.principal)
             if self._retrieval_policy is not None:
@@ -405,7 +405,7 @@ class RetrievalService:
         _require_unexpired(principal)
         prepared = prepare_query(text, self._embedder.embed_query)
         asked = AskedQuery(new_query_id(), prepared.text, principal.audience, None)
-        with self._connections.question() as connection:
+        with self._connections.question(principal.audience) as connection:
             seen = self._look(self._begin(connection, _Asking(asked, prepared, principal)))
         return Observation(
             query_id=query_id,
@@ -538,7 +538,7 @@ class RetrievalService:
         for number, candidate in enumerate(resolution.candidates):
             stale = stale_first
             if number:
-                with self._connections.question():
+                with self._connections.question(question.principal.audience):
                     answer, stale = self._answer_stored(question, found, candidate.thread_id)
                 if answer is not None:
                     return answer
@@ -553,7 +553,7 @@ class RetrievalService:
             reason="no thread reached the threshold",
             threshold=resolution.threshold,
         )
-        with self._connections.question():
+        with self._connections.question(question.principal.audience):
             return self._answer_ad_hoc(question, found, gone)
 
     def _resolve(self, question: _Question) -> tuple[_Found, Resolution]:
@@ -647,11 +647,20 @@ class RetrievalService:
         raise ProjectionError(message)
 
     def _answer_ad_hoc(self, question: _Question, found: _Found, signal: FallbackSignal) -> Answer:
+        principal, policy = question.principal, question.policy
+        readings = 0
         with self._delivery.begin() as out, question.timings.of("pack"):
-            parts = _read_found(out.knowledge, found.search.hits[:AD_HOC_UNITS])
-            pack = ad_hoc_pack(parts, question.principal, question.policy, self.space_id, signal)
-            out.check(pack, question.principal, question.policy)
-            return self._leave(out, question, found, pack, PackSource.AD_HOC)
+            while True:
+                out.read_as(principal)
+                parts = _read_found(out.knowledge, found.search.hits[:AD_HOC_UNITS])
+                pack = ad_hoc_pack(parts, principal, policy, self.space_id, signal)
+                hidden = out.hidden_in(pack, principal, policy)
+                if not hidden:
+                    return self._leave(out, question, found, pack, PackSource.AD_HOC)
+                # Taken away or removed since it was read: another reading does not hold it.
+                readings += 1
+                if readings == REREADS:
+                    raise Leak(pack, hidden)
 
     def _leave(
         self,

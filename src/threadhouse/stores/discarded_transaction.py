@@ -17,6 +17,7 @@ from psycopg import IsolationLevel
 from psycopg.rows import TupleRow
 from psycopg.transaction import Transaction
 
+from threadhouse.retrieval.models import Audience
 from threadhouse.stores import queries
 from threadhouse.stores.leased_connections import QuestionConnections
 from threadhouse.stores.postgres import Database
@@ -96,7 +97,8 @@ class _OneConnection:
         return self._database.lend() if self._is_question else self._database.connect()
 
     @contextmanager
-    def question(self) -> Generator[psycopg.Connection[TupleRow], None, None]:
+    def question(self, lane: Audience) -> Generator[psycopg.Connection[TupleRow], None, None]:
+        del lane
         self._is_question = True
         try:
             with self._database.connect() as connection:

@@ -120,12 +120,23 @@ class Delivery:
             raise Leak(built, hidden)
         return False
 
+    def read_as(self, principal: Principal) -> None:
+        """See what the principal's lane sees, whatever the transaction did before."""
+        begin_reading(self._connection, principal)
+
     def check(self, pack: ContextPack, principal: Principal, policy: AudiencePolicy) -> None:
         """The last check of a pack that was put together from a search.
 
         Raises:
             Leak: It holds what the reader may not see.
         """
+        if hidden := self.hidden_in(pack, principal, policy):
+            raise Leak(pack, hidden)
+
+    def hidden_in(
+        self, pack: ContextPack, principal: Principal, policy: AudiencePolicy
+    ) -> list[str]:
+        """Units and documents of a pack that the reader may not see at this moment, or that are gone."""
         hidden: list[str] = []
         known = KnownPack.of(pack)
         if known.unit_ids:
@@ -144,8 +155,7 @@ class Delivery:
                 },
             )
             hidden += row["hidden"]
-        if hidden:
-            raise Leak(pack, hidden)
+        return hidden
 
     def last_delivered(self, session_id: str, lane: str) -> tuple[UUID, ThreadId | None] | None:
         """Query and thread of the pack that a session got last."""
