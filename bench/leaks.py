@@ -110,7 +110,7 @@ KINDS = ("sentence", "title", "words", "address", "thread")
 _KIND_PARTS = (35, 20, 25, 12, 8)
 _SENTENCE_END = regex.compile(r"[.;:!?\n]+")
 _CODE = regex.compile(r"`([^`]+)`")
-_SENTENCE_CHARS = (20, 300)
+_SENTENCE_CHARS = (20, 150)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -214,7 +214,7 @@ def draw_question(
         kind, text = "words", " ".join(few)
     if is_blank(prepare_text(text)):
         kind, text = "address", source.address
-    return Question(number, kind, text[:500], source.unit_id, int(generator.integers(chunks)))
+    return Question(number, kind, text[:200], source.unit_id, int(generator.integers(chunks)))
 
 
 def readers_of(policy: AudiencePolicy) -> dict[str, Principal]:

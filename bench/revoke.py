@@ -236,7 +236,8 @@ class Read:
     lane: str
     holds: frozenset[str]
     """Of "unit", "member", "thread"."""
-    is_refused: bool = False
+    refused: str = ""
+    """The error that stood in the place of an answer: stopped by the last check, or overtaken by changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +326,10 @@ def measures_of(watched: Watched, seconds: float) -> list[Measure]:
         raise BenchFailedError(message)
     after = sum(found.after for found in judged.values())
     by_path = Counter(read.path for read in watched.reads)
-    refused = sum(read.is_refused for read in watched.reads)
+    refused = Counter(f"{read.refused} in {read.path}" for read in watched.reads if read.refused)
+    errors = (
+        ", ".join(f"{number} {what}" for what, number in sorted(refused.items())) or "no errors"
+    )
     measures = [
         Measure(
             "reads after a revoke that returned it",
@@ -333,7 +337,7 @@ def measures_of(watched: Watched, seconds: float) -> list[Measure]:
             "",
             "reads after a revoke",
             float(after),
-            note=f"{len(watched.reads):,} reads, {len(watched.revokes)} revokes in {seconds:,.0f} s; {refused} refused",
+            note=f"{len(watched.reads):,} reads, {len(watched.revokes)} revokes in {seconds:,.0f} s; {errors}",
         )
     ]
     measures += [
@@ -643,12 +647,11 @@ def read_until_over(
             began = time.monotonic_ns()
             try:
                 holds = path(service, delivery, reader, targets[place])
-                is_refused = False
-            except (WrongAudienceError, ProjectionError):
-                # Stopped by the last check, or overtaken by changes: nothing came back.
-                holds, is_refused = frozenset[str](), True
+                refused = ""
+            except (WrongAudienceError, ProjectionError) as error:
+                holds, refused = frozenset[str](), type(error).__name__
             reads.append(
-                Read(began, time.monotonic_ns(), place, name, reader.audience, holds, is_refused)
+                Read(began, time.monotonic_ns(), place, name, reader.audience, holds, refused)
             )
             shared.counts[number] += 1
     shared.results.put(reads)
