@@ -20,6 +20,7 @@ from threadhouse.retrieval.audience import (
 )
 from threadhouse.retrieval.leak_canaries import (
     OPEN,
+    TURNS,
     VISIBLE_IN_A_FLOCK,
     CanaryHouse,
     judge,
@@ -143,7 +144,9 @@ def test_one_question_never_has_to_bring_back_more_than_a_search_fetches(
                 shown = [
                     mark
                     for mark, each in kind.items()
-                    if house.flock_of(each) == flock and mark in sight.published
+                    if house.flock_of(each) == flock
+                    and mark in sight.published
+                    and mark in house.searched
                 ]
                 assert len(shown) < CANDIDATES
 
@@ -154,8 +157,17 @@ def test_a_reader_who_sees_nearly_everything_takes_more_questions(policy: Audien
     sees_all = AudiencePolicy(1, {Audience.CUSTOMER: lane})
     house = plan_canaries("0123abcd", [lane_principal(Audience.CUSTOMER)], sees_all)
     sight = sight_of_canaries(house, lane_principal(Audience.CUSTOMER), sees_all)
-    fresh = [mark for mark in sight.units if not house.units[mark].is_stale]
+    found = sight.units & house.searched
+    fresh = [mark for mark in found if not house.units[mark].is_stale]
     assert len(fresh) / len(house.flocks) < VISIBLE_IN_A_FLOCK + 1
+
+
+def test_a_round_of_nights_asks_the_engine_for_every_combination(policy: AudiencePolicy) -> None:
+    houses = [plan_canaries("0123abcd", [], policy, turn) for turn in range(TURNS)]
+    assert frozenset[str]().union(*(house.searched for house in houses)) == {
+        *houses[0].units,
+        *houses[0].documents,
+    }
 
 
 def test_every_lane_sees_some_canaries_and_not_others(

@@ -4,9 +4,11 @@ Belongs here: the assembly. Does not belong here: asset implementations, resourc
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import dagster as dg
 
+from threadhouse.assets.checks.leak_checks import build_leak_checks
 from threadhouse.assets.checks.pack_checks import (
     context_packs_are_fresh,
     context_packs_leak_nothing,
@@ -34,6 +36,7 @@ from threadhouse.resources.stores import (
     PostgresResource,
     VectorStoreResource,
 )
+from threadhouse.retrieval.leak_canaries import ProbeReport
 from threadhouse.stores.settings import Settings
 
 
@@ -80,6 +83,7 @@ def build_definitions(
             thread_centroids_are_unit_length,
             context_packs_leak_nothing,
             context_packs_are_fresh,
+            *build_leak_checks(_canaries, _published),
         ],
         jobs=[nightly_rebuild],
         schedules=[build_nightly_schedule(settings.threadhouse_tz)],
@@ -88,6 +92,18 @@ def build_definitions(
         executor=dg.in_process_executor,
         loggers=dict(loggers) if loggers else None,
     )
+
+
+def _canaries(settings: Settings) -> ProbeReport:
+    from threadhouse.serving.leak_probe import probe_canaries
+
+    return probe_canaries(settings)
+
+
+def _published(settings: Settings) -> ProbeReport:
+    from threadhouse.serving.leak_probe import probe_published
+
+    return probe_published(settings, datetime.now(UTC).date())
 
 
 @dg.definitions

@@ -61,6 +61,11 @@ _MARK = re.compile(r"cnry[0-9a-f]{8}[a-z][0-9]{4}")
 STALE_FLOCKS = 8
 """Of stale canaries: about 45 units and as many documents each."""
 
+TURNS = 8
+"""Of the units of all combinations one in eight is searched for at a time, so that eight nights ask the engine for all of them.
+
+Postgres is asked for all of them every night, and the engine for everything that differs from the open labels in one or two."""
+
 VISIBLE_IN_A_FLOCK = 40
 """Canaries that one question may have to bring back: fewer than a search fetches, so that one that leaks is fetched too."""
 
@@ -160,6 +165,7 @@ class CanaryHouse:
         members: Units of each thread; the open unit belongs to many.
         open_unit: The unit that everybody sees; links start from it.
         hub: The thread whose pack shows all links.
+        searched: Units and documents that have vectors.
         fresh_flocks: A flock is what one question asks for. Into so many the canaries that are not stale are divided.
     """
 
@@ -173,7 +179,7 @@ class CanaryHouse:
     links: tuple[CanaryLink, ...]
     open_unit: str
     hub: str
-
+    searched: frozenset[str]
     fresh_flocks: int = 1
 
     @property
@@ -320,16 +326,19 @@ def probed_readers(policy: AudiencePolicy) -> dict[str, Principal]:
     return readers
 
 
-def plan_canaries(nonce: str, readers: Iterable[Principal], policy: AudiencePolicy) -> CanaryHouse:
+def plan_canaries(
+    nonce: str, readers: Iterable[Principal], policy: AudiencePolicy, turn: int = 0
+) -> CanaryHouse:
     """The whole house.
 
     Args:
         nonce: Eight hexadecimal digits; two probes at a time, or a text that quotes an old one, must not meet.
         readers: Who will be asked for.
         policy: The version in force. Both only decide how many questions it takes to ask for everything.
+        turn: Which of the units of all combinations have vectors; another one each night.
     """
     planner = _Planner(nonce)
-    planner.plant_combinations()
+    planner.plant_combinations(turn)
     planner.plant_open_twins()
     planner.plant_near_misses()
     planner.plant_inheriting_units()
@@ -340,7 +349,8 @@ def plan_canaries(nonce: str, readers: Iterable[Principal], policy: AudiencePoli
     for reader in readers:
         sees = sight_of(reader, policy)
         for canaries in (house.units.values(), house.documents.values()):
-            most = max(most, sum(sees(each.labels) for each in canaries if not each.is_stale))
+            found = (e for e in canaries if not e.is_stale and e.mark in house.searched)
+            most = max(most, sum(sees(each.labels) for each in found))
     return replace(house, fresh_flocks=min(1 + most // VISIBLE_IN_A_FLOCK, MOST_FLOCKS))
 
 
@@ -490,6 +500,7 @@ class _Planner:
         self._links: list[CanaryLink] = []
         self._count = {False: 0, True: 0}
         self._left_open: set[Flags] = set()
+        self._unsearched: set[str] = set()
         self._by_place: dict[tuple[str, bool], CanaryHolder] = {}
         self._by_cluster: dict[tuple[Visibility | None, Readiness | None], str] = {
             pair: self._thread().mark
@@ -511,9 +522,10 @@ class _Planner:
             links=tuple(self._links),
             open_unit=self._open_unit,
             hub=self._hub,
+            searched=frozenset({*self._units, *self._documents} - self._unsearched),
         )
 
-    def plant_combinations(self) -> None:
+    def plant_combinations(self, turn: int) -> None:
         """All combinations of the five flags. Stage and classification go round so that every two values of two fields meet."""
         stages, classes = tuple(LifecycleStage), tuple(DataClassification)
         scales = [_with_none(scale) for scale in _FLAG_WORDS]
@@ -527,7 +539,12 @@ class _Planner:
             ):
                 self._left_open.add(flags)
             status = _STATUSES[(place[1] + place[2] + place[4]) % len(_STATUSES)]
-            self._unit(labels, self._by_cluster[flags.visibility, flags.readiness], status=status)
+            self._unit(
+                labels,
+                self._by_cluster[flags.visibility, flags.readiness],
+                status=status,
+                is_searched=(len(self._units) + turn) % TURNS == 0,
+            )
 
     def plant_open_twins(self) -> None:
         """Where the five flags alone would let a lane in, one canary that stage and classification leave open as well."""
@@ -618,12 +635,14 @@ class _Planner:
         *,
         own: Flags | None = None,
         is_stale: bool = False,
+        is_searched: bool = True,
         status: MembershipStatus = MembershipStatus.CONFIRMED,
     ) -> str:
         number = len(self._units)
         unit = CanaryUnit(
             mark=self._mark("u", number),
-            number=self._next(is_stale),
+            # Numbers divide into flocks only what is searched for.
+            number=self._next(is_stale) if is_searched else 0,
             holder=self._holder(thread, labels),
             thread=thread,
             own=own or labels.flags,
@@ -634,6 +653,8 @@ class _Planner:
             is_stale=is_stale,
         )
         self._units[unit.mark] = unit
+        if not is_searched:
+            self._unsearched.add(unit.mark)
         self._members[thread].append(unit.mark)
         return unit.mark
 

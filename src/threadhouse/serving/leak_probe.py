@@ -12,14 +12,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from uuid import UUID, uuid4
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import Connection
-from psycopg.rows import TupleRow
 
 from threadhouse.retrieval.audience import AudiencePolicy, lane_principal
 from threadhouse.retrieval.errors import CollectionUnknownError, WrongAudienceError
@@ -45,12 +43,12 @@ from threadhouse.retrieval.payloads import point_id
 from threadhouse.retrieval.ports import VectorSearcher
 from threadhouse.retrieval.query_text import MAX_QUERY_CHARS
 from threadhouse.serving.mcp_tools import Caller, tool_called
-from threadhouse.serving.opening import LazyEmbedder
 from threadhouse.serving.retrieval_service import Answer, Mode, RetrievalService
 from threadhouse.stores import queries
 from threadhouse.stores.discarded_transaction import discarded_transaction
 from threadhouse.stores.knowledge import KnowledgeReader
-from threadhouse.stores.leak_probe import CanaryGround, planted_canaries, probe_stores
+from threadhouse.stores.leak_probe import SPACE, CanaryGround, planted_canaries, probe_stores
+from threadhouse.stores.leased_connections import QuestionConnection
 from threadhouse.stores.migrations import open_database
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.reader_roles import row_security_gaps
@@ -59,11 +57,14 @@ from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 from threadhouse.stores.vectors import open_reader
 
-THREADS_ASKED = 3
+THREADS_ASKED = 2
 """Threads of each kind (seen, hidden) that the service is asked for as every reader; all packs are probed below it."""
 
 BAIT_PER_LANE = 20
-"""Hidden units of the hub that are asked for in each lane, others every day. Forty questions a lane, some tenths of a second."""
+"""Hidden units of the hub that are asked for in each lane, others every day."""
+
+BAIT_FOR_THREADS = 5
+"""Of them, those that are asked for thread first as well; a raw search shows every unit that it finds."""
 
 ANYTHING = "anything at all"
 STOPPED = "only the last check stopped it"
@@ -114,7 +115,7 @@ def probe_published(settings: Settings, day: date, per_lane: int = BAIT_PER_LANE
         except CollectionUnknownError:
             return ProbeReport((), time.monotonic() - started, ("nothing is published yet",))
         outcomes = list(
-            _probe_bait(database, searcher, physical, LazyEmbedder(settings).space, day, per_lane)
+            _probe_bait(database, searcher, physical, _space_of(searcher, physical), day, per_lane)
         )
     report = ProbeReport(tuple(outcomes), time.monotonic() - started)
     report_faults(database, report)
@@ -167,18 +168,18 @@ def probe_service(ground: CanaryGround) -> Iterator[PathOutcome]:
         for mark in (*seen[:THREADS_ASKED], ground.house.hub):
             yield judge(
                 name,
-                "service and tools, thread",
+                "tools, thread",
                 len(ground.house.threads),
-                _asked_by_tool(service, reader, mark) | _asked(service, reader, f"thread {mark}"),
+                _asked_by_tool(service, reader, mark),
                 allowed=sight.allowed,
                 must_see=sight.packs.get(mark, frozenset()),
             )
         for mark in hidden[:THREADS_ASKED]:
             yield judge(
                 name,
-                "service and tools, hidden thread",
+                "service, hidden thread",
                 len(ground.house.threads),
-                _asked_by_tool(service, reader, mark) | _asked(service, reader, f"thread {mark}"),
+                _asked(service, reader, f"thread {mark}"),
                 allowed=sight.allowed,
                 must_see=frozenset(),
             )
@@ -271,7 +272,7 @@ def _probe_bait(
             for mode in Mode:
                 hidden = {each.unit_id for each in bait}
                 shown: set[str] = set()
-                for each in bait:
+                for each in bait[: BAIT_FOR_THREADS if mode is Mode.THREAD else None]:
                     try:
                         answer = service.answer(each.question, reader, mode, token_budget=None)
                     except WrongAudienceError:
@@ -283,15 +284,21 @@ def _probe_bait(
                 yield judge(
                     lane,
                     f"published hub, {mode}",
-                    len(bait),
+                    len(hidden),
                     shown,
                     allowed=allowed - hidden,
                     must_see=frozenset(),
                 )
 
 
+def _space_of(searcher: VectorSearcher, physical: str) -> VectorSpace:
+    """The space of a collection, as far as questions need it; no model is looked for."""
+    found = {info.physical: info.space_id for info in searcher.collections()}
+    return replace(SPACE, space_id=found.get(physical) or "")
+
+
 def _hidden_units(
-    connection: Connection[TupleRow],
+    connection: QuestionConnection,
     searcher: VectorSearcher,
     physical: str,
     lane: Audience,
@@ -335,7 +342,7 @@ def _named_units(pack: ContextPack) -> set[str]:
 
 
 def _visible_units(
-    connection: Connection[TupleRow], unit_ids: set[str], reader: Principal, policy: AudiencePolicy
+    connection: QuestionConnection, unit_ids: set[str], reader: Principal, policy: AudiencePolicy
 ) -> frozenset[str]:
     """Those that the pure predicate lets the reader see, by their labels now."""
     sees = sight_of(reader, policy)

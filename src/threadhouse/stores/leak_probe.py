@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, cast
 from zoneinfo import ZoneInfo
@@ -205,7 +205,9 @@ def planted_canaries(database: Database, settings: Settings) -> Generator[Canary
         with inside.lend() as connection:
             policy = KnowledgeReader(connection).policy()
         readers = probed_readers(policy)
-        house = plan_canaries(secrets.token_hex(4), readers.values(), policy)
+        house = plan_canaries(
+            secrets.token_hex(4), readers.values(), policy, datetime.now(UTC).toordinal()
+        )
         _plant_rows(inside, house)
         with inside.lend() as connection:
             connection.execute(queries.load("canaries_analyze"))
@@ -251,10 +253,10 @@ def probe_vector_filter(ground: CanaryGround) -> Iterator[PathOutcome]:
             yield judge(
                 name,
                 f"vector filter, {of_list}",
-                ground.planted,
+                len(ground.house.searched),
                 seen,
                 allowed=sight.published,
-                must_see=sight.published - ground.stale,
+                must_see=(sight.published & ground.house.searched) - ground.stale,
             )
 
 
@@ -292,10 +294,10 @@ def probe_search(ground: CanaryGround) -> Iterator[PathOutcome]:
         yield judge(
             name,
             "search, fused",
-            ground.planted,
+            len(ground.house.searched),
             seen - sight.holders,
             allowed=sight.content,
-            must_see=sight.content,
+            must_see=sight.content & ground.house.searched,
         )
 
 
@@ -654,6 +656,7 @@ def _plant_vectors(
         points = (
             _point(house, source.collection, owner, marks[owner.owner_id])
             for owner in owners.values()
+            if owner.owner_id in house.searched
         )
         writer.upsert(physical, SPACE.space_id, points)
         _put_pointers(database, physical, source.collection, owners.values())
