@@ -224,7 +224,7 @@ def label_fields(labels: Labels) -> dict[str, Json]:
 
 def labels_from_metadata(metadata: Mapping[str, Any]) -> Labels:
     """Labels of a stored point; a value outside the vocabulary reads as missing, so it hides."""
-    return _labels(
+    return labels_from_words(
         *[value if isinstance(value := metadata.get(name), str) else None for name in _LABEL_NAMES]
     )
 
@@ -242,7 +242,7 @@ _LABEL_NAMES = (
 
 # A hub has a few dozen combinations of labels, and a question reads hundreds of rows.
 @lru_cache(maxsize=4096)
-def _labels(
+def labels_from_words(
     visibility: str | None,
     readiness: str | None,
     publication_state: str | None,
@@ -251,6 +251,7 @@ def _labels(
     lifecycle_stage: str | None,
     data_classification: str | None,
 ) -> Labels:
+    """Labels as they are written; a word outside the vocabulary reads as missing, so it hides."""
     return Labels(
         flags=Flags(
             visibility=_known(Visibility, visibility),

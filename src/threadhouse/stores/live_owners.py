@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 from psycopg import Connection
-from psycopg.rows import TupleRow, dict_row
+from psycopg.rows import TupleRow
 
 from threadhouse.retrieval.models import Collection
-from threadhouse.retrieval.payloads import labels_from_metadata
+from threadhouse.retrieval.payloads import labels_from_words
 from threadhouse.retrieval.search_hits import LiveOwner
 from threadhouse.stores import queries
 
@@ -45,11 +45,8 @@ class PostgresLiveOwners:
             return {}
         statement = queries.load(_QUERIES[collection])
         params = {"physical": physical, "owner_ids": sorted(set(owner_ids))}
-        with (
-            self._connections() as connection,
-            connection.cursor(row_factory=dict_row) as cursor,
-        ):
+        with self._connections() as connection:
             return {
-                row["owner_id"]: LiveOwner(row["version_key"], labels_from_metadata(row))
-                for row in cursor.execute(statement, params)
+                owner_id: LiveOwner(version_key, labels_from_words(*labels))
+                for owner_id, version_key, *labels in connection.execute(statement, params)
             }
