@@ -76,7 +76,7 @@ def test_a_row_that_cannot_be_read_is_named(database: Database, column: str, val
     with database.connect() as connection:
         connection.execute(statement.format(sql.Identifier(column)), (value,))
         with pytest.raises(
-            ConfigurationError, match=r"cong\.retrieval_policy version 1 .* cannot be read"
+            ConfigurationError, match=r"cong\.retrieval_policy version 2 .* cannot be read"
         ):
             read_retrieval_policy(connection, "")
 
