@@ -107,8 +107,8 @@ def measure_threads(
     policy: RetrievalPolicy,
 ) -> list[Measure]:
     """Hit rates with all threads there, and what happens to the questions whose thread is ``gone``."""
-    score, missing = score_threads(seen, policy), score_missing(seen, gone, policy)
-    return [
+    score = score_threads(seen, policy)
+    measures = [
         Measure(
             f"{task.name}, thread",
             score.hit_at_1,
@@ -118,15 +118,20 @@ def measure_threads(
             f"@3 {score.hit_at_3:.3f}, single match {score.single_share:.3f} of which right"
             f" {score.single_precision:.3f}, calibration error {score.calibration_error:.3f}"
             f"{_against(score.hit_at_1, task.aim)}, {score.questions} questions",
-        ),
-        Measure(
-            f"{task.name}, missing thread",
-            missing.auroc,
-            "AUROC",
-            note=f"at the threshold: false alarms {missing.false_alarms:.3f}, missed {missing.missed:.3f}"
-            f"{_against(missing.auroc, MISSING_AIM)}, {missing.there} questions there, {missing.gone} gone",
-        ),
+        )
     ]
+    if gone:
+        missing = score_missing(seen, gone, policy)
+        measures.append(
+            Measure(
+                f"{task.name}, missing thread",
+                missing.auroc,
+                "AUROC",
+                note=f"at the threshold: false alarms {missing.false_alarms:.3f}, missed {missing.missed:.3f}"
+                f"{_against(missing.auroc, MISSING_AIM)}, {missing.there} questions there, {missing.gone} gone",
+            )
+        )
+    return measures
 
 
 def score_threads(seen: Sequence[Observation], policy: RetrievalPolicy) -> ThreadScore:
