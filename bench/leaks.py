@@ -12,7 +12,8 @@ ten thousand questions embed nothing; the first ``--embedded`` of them are embed
 rights are taken away behind the back of vectors and packs, so that the read-back and the last check have something to do. The
 lists (dense, BM25 with marks, BM25 folded) are what the engine gave behind the vector filter alone, before the read-back, and
 are held against what was published. Every reader is asked every question by the paths of a search (``--search-readers`` fewer
-take turns); packs (thread, raw, their Markdown, the tools of MCP) by ``--pack-readers`` readers each, who take turns.
+take turns); packs (thread and raw, with their Markdown) by ``--pack-readers`` readers each, who take turns too; half of them
+through the tools of MCP.
 
 Nothing is timed. The benchmark fails when anything leaked, when the last check had to stop an answer, or when a path gave
 nothing.
@@ -98,6 +99,7 @@ from threadhouse.stores.thread_signals import PostgresThreadSignals
 from threadhouse.stores.vectors import open_reader
 
 CONTENT = (Collection.INFORMATION_UNITS, Collection.PRODUCTION_DOCUMENTS)
+TOOLS_OF_MODES = ((Mode.THREAD, "get_context_pack"), (Mode.RAW, "search_units"))
 DENSE = "dense"
 LISTS = (DENSE, TermForm.ACCENTED, TermForm.FOLDED)
 HITS = 10_000
@@ -554,31 +556,39 @@ class _Asker:
         self._note("thread surroundings", name, question, seen, shows_units=False)
 
     def _packs(self, question: Question, name: str, reader: Principal) -> None:
-        for mode in Mode:
+        """Both modes: of every other question by the service, of the others by the tools, whose results hold a pack as well."""
+        # Not the parity of the number: readers take turns as well, and each has to come by both ways.
+        by_tools = question.number // len(self.readers) % 2
+        for mode, tool in TOOLS_OF_MODES:
             try:
-                answer = self.service.answer(question.text, reader, mode)
+                if by_tools:
+                    called = tool_called(tool).run(
+                        self.service, {"query": question.text}, Caller(reader, "bench")
+                    )
+                    path, texts = f"MCP {tool}", called.texts
+                    pack = ContextPack.model_validate(called.content["pack"])
+                    came = set(named_in(dict(called.content), self.truth.names))
+                else:
+                    answer = self.service.answer(question.text, reader, mode)
+                    self.tally.sources[f"{mode} {answer.source}"] += 1
+                    path, pack, came = f"pack, {mode}", answer.pack, set[tuple[str, str]]()
+                    texts = (render_markdown(pack),)
             except WrongAudienceError:
                 self.tally.stopped += 1
                 continue
-            self.tally.sources[f"{mode} {answer.source}"] += 1
-            self._note_pack(f"pack, {mode}", name, question, answer.pack)
-            markdown = named_in_markdown(render_markdown(answer.pack), self.truth.names)
-            self._note(f"Markdown, {mode}", name, question, markdown)
-        tool = ("get_context_pack", "search_units")[question.number % 2]
-        try:
-            called = tool_called(tool).run(
-                self.service, {"query": question.text}, Caller(reader, "bench")
-            )
-        except WrongAudienceError:
-            self.tally.stopped += 1
-            return
-        came = set(named_in(dict(called.content), self.truth.names))
-        for text in called.texts:
-            came |= named_in_markdown(text, self.truth.names)
-        self._note(f"MCP {tool}", name, question, came)
+            self._note_pack(path, name, question, pack, came)
+            shown = {named for text in texts for named in named_in_markdown(text, self.truth.names)}
+            self._note(f"Markdown of {path}", name, question, shown)
 
-    def _note_pack(self, path: str, name: str, question: Question, pack: ContextPack) -> None:
-        came = set(named_in(pack.model_dump(mode="json"), self.truth.names))
+    def _note_pack(
+        self,
+        path: str,
+        name: str,
+        question: Question,
+        pack: ContextPack,
+        came: set[tuple[str, str]],
+    ) -> None:
+        came |= set(named_in(pack.model_dump(mode="json"), self.truth.names))
         if pack.thread_id:
             came.add(("thread", pack.thread_id))
         came |= {("thread", each.thread_id) for each in pack.candidate_threads}
