@@ -409,13 +409,15 @@ def test_the_cost_of_access_control_is_a_ratio_of_medians_and_a_median_of_differ
 
     answers = {
         "as it is": asked(10, 12, 30),
+        "as it is, again": asked(11, 11, 11),
         "all bypassed": [*asked(8, 10), *asked(40, source="ad_hoc")],
         "without role": asked(9, 12, 20),
     }
-    whole, same, role = access_cost.measures_of(answers)
+    whole, same, twice, role = access_cost.measures_of(answers)
     assert (whole.value, whole.peer_value) == (12, 10)
     assert "2 stored" in whole.note
     assert (same.value, same.peer_value, same.note) == (11, 9, "2 of 3 questions")
+    assert (twice.value, twice.peer_value) == (12, 11)
     assert (role.name, role.value, role.peer_value) == ("  share of role", 1, 12)
 
 
