@@ -184,7 +184,7 @@ def measure_packs(hub: Hub, task: ThreadTask, every: int) -> Measure:
         held.append(any(unit.logical_unit_id in question.relevant for unit in pack.units()))
         budget = pack.token_budget
         shortened.append(budget is not None and budget.left_out_count > 0)
-        ad_hoc.append(pack.thread_id is None)
+        ad_hoc.append(not pack.thread_id)
     return Measure(
         f"{task.name}, pack holds the answer",
         _mean(held),
