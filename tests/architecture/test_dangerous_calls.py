@@ -47,6 +47,14 @@ def dangers(tree: ast.Module) -> list[str]:
     return found
 
 
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    bare = ast.parse(ast.unparse(tree))
+    for node in ast.walk(bare):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value = ast.Constant(None)
+    return bare
+
+
 def _is_built(argument: ast.expr) -> bool:
     """A string that is made at run time. ``queries.load(..).format(..)`` makes a composable, whose identifiers are quoted."""
     if isinstance(argument, ast.JoinedStr | ast.BinOp):
@@ -54,6 +62,20 @@ def _is_built(argument: ast.expr) -> bool:
     if isinstance(argument, ast.Call) and isinstance(argument.func, ast.Attribute):
         return argument.func.attr == "format" and isinstance(argument.func.value, ast.Constant)
     return False
+
+
+def test_no_filter_of_a_vector_store_is_a_negation_or_asks_what_is_missing() -> None:
+    """``must_not`` admits points without the field, and engines differ in what is empty: allow-lists only."""
+    forbidden = ("must_not", "values_count", "ValuesCount", "IsEmpty", "IsNull", "min_should")
+    found = {
+        module.name: [
+            word for word in forbidden if word in ast.unparse(_without_docstrings(module.tree))
+        ]
+        for module in source_modules()
+        if module.path.stem.startswith("vectors") or module.path.stem == "search"
+    }
+    assert len(found) >= 4
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 def test_no_module_turns_data_into_code_or_text_into_statements() -> None:
