@@ -405,20 +405,26 @@ def test_a_revoke_that_a_read_did_not_meet_proves_nothing_and_a_broken_one_fails
 
 def test_the_cost_of_access_control_is_a_ratio_of_medians_and_a_median_of_differences() -> None:
     def asked(*milliseconds: float, source: str = "stored") -> list[access_cost.Asked]:
-        return [access_cost.Asked(ms, source) for ms in milliseconds]
+        return [access_cost.Asked(n % 3, ms, source) for n, ms in enumerate(milliseconds)]
 
     answers = {
-        "as it is": asked(10, 12, 30),
-        "as it is, again": asked(11, 11, 11),
-        "all bypassed": [*asked(8, 10), *asked(40, source="ad_hoc")],
-        "without role": asked(9, 12, 20),
+        "as it is": asked(10, 12, 30, 11, 13, 13),
+        "as it is, again": asked(11, 11, 11, 12, 12, 12),
+        "all bypassed": [*asked(8, 10), *asked(40, 9, 9, 9, source="ad_hoc")],
+        "without role": asked(9, 12, 20, 9, 14, 12),
     }
-    whole, same, twice, role = access_cost.measures_of(answers)
-    assert (whole.value, whole.peer_value) == (12, 10)
-    assert "2 stored" in whole.note
-    assert (same.value, same.peer_value, same.note) == (11, 9, "2 of 3 questions")
+    whole, same, best, twice, role = access_cost.measures_of(answers)
+    assert (whole.value, whole.peer_value) == (12.5, 9)
+    assert "6 stored" in whole.note
+    assert (same.value, same.peer_value, same.note) == (11, 9, "2 of 6 questions")
+    assert best.value == 12
     assert (twice.value, twice.peer_value) == (12, 11)
     assert (role.name, role.value, role.peer_value) == ("  share of role", 1, 12)
+
+
+def test_the_best_time_of_a_question_is_that_of_its_best_turn() -> None:
+    asked = [access_cost.Asked(number, ms, "stored") for number, ms in ((1, 5), (0, 9), (1, 3))]
+    assert access_cost.best_of_each(asked) == [9, 3]
 
 
 def test_every_enforcer_can_be_bypassed_alone_and_all_together() -> None:
