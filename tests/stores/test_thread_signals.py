@@ -355,7 +355,20 @@ def test_facts_follow_every_change(
     )
 
 
-@pytest.mark.parametrize("question", ["'", "a & b | !c", "%", "\\", "x:*", "1" * 1_999, "đ " * 999])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "'",
+        "a & b | !c",
+        "%",
+        "\\",
+        "x:*",
+        "1" * 1_999,
+        "đ " * 999,
+        "đ" * 1_999,
+        "a" + "\u0301" * 1_999,
+    ],
+)
 def test_no_question_breaks_the_statement(
     signals: PostgresThreadSignals, policy: AudiencePolicy, question: str
 ) -> None:

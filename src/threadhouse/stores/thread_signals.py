@@ -46,6 +46,9 @@ THREADS_BY_WORDS = 50
 REMEMBERED_FACTS = 20_000
 """Threads times sets of rights whose facts are kept: a few kilobytes each, so at most some tens of megabytes."""
 
+LONGEST_WORD_BYTES = 2_046
+"""What a tsquery takes; the text of a whole question can be one word."""
+
 FUNCTION_WORDS = frozenset(
     (
         *(
@@ -246,7 +249,9 @@ def _rights_params(principal: Principal, policy: AudiencePolicy) -> dict[str, An
 
 def _any_of(text: str, form: TermForm) -> str:
     """A tsquery that any telling word fulfils. Words are letters, digits and underscores, so none of them can be an operator."""
-    terms = dict.fromkeys(split_terms(text, form))
+    words = dict.fromkeys(split_terms(text, form))
+    # Postgres indexes no longer ones, and refuses to look for one.
+    terms = [word for word in words if len(word.encode()) <= LONGEST_WORD_BYTES]
     telling = [term for term in terms if fold(term) not in FUNCTION_WORDS]
     return " | ".join(telling or terms)
 
