@@ -28,7 +28,7 @@ from delivery_house import (
     write_hub,
 )
 from threadhouse.retrieval.audience import FILTERED_FIELDS, VOCABULARY, AudiencePolicy
-from threadhouse.retrieval.fallback import GapKind, GapSignal
+from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND, GapKind, GapSignal
 from threadhouse.retrieval.models import Audience
 from threadhouse.stores import pack_delivery, pack_store
 from threadhouse.stores.pack_delivery import Leak, PackDelivery
@@ -300,17 +300,94 @@ def test_a_version_that_changed_behind_the_triggers_is_built_anew(
     assert pack.source_revisions["A/u1"] == 2
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update public.tac_logical_unit set visibility = 'internal' where logical_unit_id = 'u1'",
+        "update public.semantic_thread set visibility = 'internal'",
+        "update public.thread_membership set status = 'rejected' where logical_unit_id = 'u1'",
+    ],
+)
 def test_a_built_pack_is_not_confirmed_after_a_right_was_taken_away(
+    hub: Database, delivery: PackDelivery, statement: LiteralString
+) -> None:
+    built = delivery.build(T1, CUSTOMER, SPACE)
+    assert built.pack is not None
+    change(hub, statement)
+    with delivery.begin() as out:
+        assert not out.confirm(built.pack, CUSTOMER, built.policy)
+
+
+@pytest.fixture
+def linked_hub(hub: Database) -> Database:
+    """Thread t1 points at thread t2, of which x is the only unit."""
+    change(
+        hub,
+        """with t as (insert into public.semantic_thread (thread_id, canonical_address, title) values ('t2', 'T/2', 'Other'))
+           insert into public.universal_edge (edge_id, source_kind, source_id, target_kind, target_id, edge_type)
+           values (gen_random_uuid(), 'thread', 't1', 'thread', 't2', 'relates_to')""",
+    )
+    change(
+        hub,
+        """insert into public.thread_membership (thread_id, logical_unit_id, role, confidence, status)
+           values ('t2', 'x', 'canonical', 1, 'confirmed')""",
+    )
+    return hub
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update public.tac_logical_unit set visibility = 'internal' where logical_unit_id = 'x'",
+        "update public.thread_membership set status = 'rejected' where thread_id = 't2'",
+        "delete from public.thread_membership where thread_id = 't2'",
+    ],
+)
+@pytest.mark.parametrize("is_in_memory", [True, False])
+def test_a_link_to_a_thread_that_is_no_longer_seen_is_gone_from_the_next_read(
+    linked_hub: Database, delivery: PackDelivery, statement: LiteralString, is_in_memory: bool
+) -> None:
+    before, _, _ = read(delivery)
+    assert before is not None
+    assert [link.other_end_id for link in before.related_design_code_links] == ["t2"]
+    change(linked_hub, statement)
+    after, is_stored, stale = read(delivery if is_in_memory else PackDelivery(linked_hub.connect))
+    assert (is_stored, stale) == (False, ("links",))
+    assert after is not None
+    assert after.related_design_code_links == ()
+    assert read(delivery)[1]
+
+
+def test_a_built_pack_with_a_link_that_may_not_be_seen_is_stopped(
+    linked_hub: Database, delivery: PackDelivery
+) -> None:
+    built = delivery.build(T1, CUSTOMER, SPACE)
+    assert built.pack is not None
+    change(
+        linked_hub,
+        "update public.tac_logical_unit set visibility = 'internal' where logical_unit_id = 'x'",
+    )
+    with delivery.begin() as out, pytest.raises(Leak) as stopped:
+        out.confirm(built.pack, CUSTOMER, built.policy)
+    assert stopped.value.unit_ids == ("t2",)
+
+
+def test_no_unit_of_a_thread_passes_for_a_part_of_a_document(
     hub: Database, delivery: PackDelivery
 ) -> None:
     built = delivery.build(T1, CUSTOMER, SPACE)
     assert built.pack is not None
     change(
         hub,
-        "update public.tac_logical_unit set visibility = 'internal' where logical_unit_id = 'u1'",
+        "update public.tac_logical_unit set visibility = 'internal' where logical_unit_id = 'x'",
     )
-    with delivery.begin() as out:
-        assert not out.confirm(built.pack, CUSTOMER, built.policy)
+    stray = built.pack.canonical_units[0].model_copy(
+        update={"logical_unit_id": "x", "unit_kind": LEGACY_UNIT_KIND}
+    )
+    pack = built.pack.model_copy(update={"supporting_units": (stray,)})
+    with delivery.begin() as out, pytest.raises(Leak) as stopped:
+        out.confirm(pack, CUSTOMER, built.policy)
+    assert stopped.value.unit_ids == ("x",)
 
 
 def test_an_event_is_written_once_however_often_its_query_is_tried(

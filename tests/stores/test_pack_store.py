@@ -125,6 +125,23 @@ def test_a_stale_pack_is_not_served_and_says_why(
     assert (lookup.pack, lookup.stale) == (None, (reason,))
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        """update nao.thread_context_pack_cache set pack = jsonb_set(pack, '{purpose}', '"other words"')""",
+        """update nao.thread_context_pack_cache c set pack = e.pack from nao.thread_context_pack_cache e
+           where c.lane = 'customer' and e.lane = 'employee'""",
+    ],
+)
+def test_a_row_that_does_not_hold_what_its_id_says_is_not_served(
+    hub: Database, statement: LiteralString
+) -> None:
+    rebuild(hub)
+    change(hub, statement)
+    lookup = PackStore(hub).read_pack(T1, Audience.CUSTOMER, SPACE)
+    assert (lookup.pack, lookup.stale) == (None, ("content",))
+
+
 def test_a_pack_of_another_vector_space_is_stale(hub: Database) -> None:
     rebuild(hub)
     lookup = PackStore(hub).read_pack(T1, Audience.CUSTOMER, "other")

@@ -416,8 +416,12 @@ def build_pack(
         ),
         left_out=_left_out(dossier, labels, sight),
     )
-    name = f"{thread.thread_id}\0{principal.audience}\0{pack_digest(content)}"
-    return content.model_copy(update={"pack_id": uuid5(PACK_NAMESPACE, name)})
+    return content.model_copy(update={"pack_id": thread_pack_id(content)})
+
+
+def thread_pack_id(pack: ContextPack) -> UUID:
+    """The id that a thread's pack has by its content; any other one was not given to this content, thread and lane."""
+    return uuid5(PACK_NAMESPACE, f"{pack.thread_id}\0{pack.lane}\0{pack_digest(pack)}")
 
 
 def level_of(units: Sequence[PackUnit]) -> AuthorityOrRiskLevel | None:

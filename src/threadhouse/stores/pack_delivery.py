@@ -41,7 +41,7 @@ CONTENT_READS = 3
 
 
 class Leak(Exception):  # noqa: N818  # not an error of a user: it becomes WrongAudienceError once it is written down
-    """The last check found units that the reader may not see."""
+    """The last check found units, or ends of links, that the reader may not see."""
 
     def __init__(self, pack: ContextPack, unit_ids: Sequence[str]) -> None:
         super().__init__(f"{len(unit_ids)} units")
@@ -98,6 +98,9 @@ class Delivery:
                 known = None
             elif hidden := self._still_there(row["hidden"]):
                 raise Leak(known.pack, hidden)
+            elif row["hidden_ends"]:
+                # The revision of a thread does not count what happens inside another one that it is linked with.
+                return None, ("links",)
             elif row["live_count"] != len(known.unit_ids):
                 # Only a source that changes without its triggers comes here; its revision cannot be relied on.
                 return None, ("unit_version",)
@@ -106,19 +109,20 @@ class Delivery:
         return None, ("pack_id",)
 
     def confirm(self, built: ContextPack, principal: Principal, policy: AudiencePolicy) -> bool:
-        """Whether a pack that was built a moment ago may leave; False when a right was taken away since, so build it again.
+        """Whether a pack that was built a moment ago may leave; False when its thread or the policy has changed: build it again.
+
+        What changed may be the thread itself, a membership, a link or a gap, which the labels of units do not tell.
 
         Raises:
             Leak: Nothing changed since, and it still holds what the reader may not see.
         """
         row = self._check_units(KnownPack.of(built), ThreadId(built.thread_id), principal, policy)
-        if not row["hidden"]:
-            return True
         was = (built.built_from.input_revision, built.built_from.policy_version)
-        is_as_built = was == (row["current_input_revision"], row["current_policy_version"])
-        if is_as_built and (hidden := self._still_there(row["hidden"])):
+        if was != (row["current_input_revision"], row["current_policy_version"]):
+            return False
+        if hidden := [*self._still_there(row["hidden"]), *row["hidden_ends"]]:
             raise Leak(built, hidden)
-        return False
+        return not row["hidden"]
 
     def read_as(self, principal: Principal) -> None:
         """See what the principal's lane sees, whatever the transaction did before."""
@@ -201,6 +205,8 @@ class Delivery:
                 "lane": principal.audience,
                 "unit_ids": list(known.unit_ids),
                 "version_ids": list(known.version_ids),
+                "end_kinds": [kind for kind, _ in known.ends],
+                "end_ids": [end_id for _, end_id in known.ends],
                 **_allowed(principal, policy),
             },
         )

@@ -22,21 +22,34 @@ MEMORY_CHARS = 64_000_000
 
 @dataclass(frozen=True, slots=True)
 class KnownPack:
-    """A parsed pack and what its last check asks about."""
+    """A parsed pack and what its last check asks about.
+
+    Attributes:
+        ends: Kind and id of everything that it names besides its units: other ends of links, and what was left out.
+    """
 
     pack: ContextPack
     unit_ids: tuple[str, ...]
     version_ids: tuple[UUID, ...]
+    ends: tuple[tuple[str, str], ...]
     text_chars: int
 
     @classmethod
     def of(cls, pack: ContextPack) -> KnownPack:
         """A pack as it is kept."""
-        units = [unit for unit in pack.units() if unit.unit_kind != LEGACY_UNIT_KIND]
+        # Only a search gives parts of documents, which are checked as documents; in a thread's pack nothing goes unchecked.
+        units = [
+            unit for unit in pack.units() if pack.thread_id or unit.unit_kind != LEGACY_UNIT_KIND
+        ]
+        unit_ids = tuple(unit.logical_unit_id for unit in units)
+        links = pack.related_design_code_links
+        named = {(link.other_end_kind, link.other_end_id) for link in links if not link.is_dangling}
+        named |= {("unit", each.logical_unit_id) for each in (*pack.suspect_links, *pack.left_out)}
         return cls(
             pack,
-            tuple(unit.logical_unit_id for unit in units),
+            unit_ids,
             tuple(unit.unit_version_id for unit in units),
+            tuple(sorted(named - {("unit", unit_id) for unit_id in unit_ids})),
             sum(len(unit.body) for unit in units),
         )
 

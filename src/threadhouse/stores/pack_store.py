@@ -15,7 +15,13 @@ from psycopg.rows import DictRow, TupleRow, dict_row
 
 from threadhouse.retrieval.freshness import PackKey, is_fresh, stale_because
 from threadhouse.retrieval.models import Audience, ThreadId
-from threadhouse.retrieval.packs import PACK_VERSION, ContextPack, canonical_json, pack_digest
+from threadhouse.retrieval.packs import (
+    PACK_VERSION,
+    ContextPack,
+    canonical_json,
+    pack_digest,
+    thread_pack_id,
+)
 from threadhouse.retrieval.projection import check_threads_remain
 from threadhouse.stores import queries
 from threadhouse.stores.postgres import Database
@@ -168,7 +174,11 @@ def look_up_pack(
     if not is_fresh(stored, current) or row["pack"] is None:
         # Not even parsed: another code version may have written another shape. Without its content when it is not of this moment.
         return PackLookup(current=current, stale=stale_because(stored, current))
-    return PackLookup(ContextPack.model_validate_json(row["pack"]), current)
+    pack = ContextPack.model_validate_json(row["pack"])
+    if (pack.thread_id, pack.lane, thread_pack_id(pack)) != (thread_id, lane, row["pack_id"]):
+        # Not what was stored under this id: another lane's pack, or a row that was written to since.
+        return PackLookup(current=current, stale=("content",))
+    return PackLookup(pack, current)
 
 
 def keep_pack(connection: Connection[TupleRow], built: BuiltPack) -> bool:
