@@ -34,7 +34,7 @@ class FusionWeights:
 
 # Within a language both ways of searching are good at different questions. Accents decide, folding forgives: a text that matches
 # with its accents matches folded too, so it always has more than one that matches only folded.
-_VIETNAMESE_IN_VIETNAMESE = FusionWeights(dense=0.25, bm25_accented=0.55, bm25_folded=0.2)
+_VIETNAMESE_IN_VIETNAMESE = FusionWeights(dense=0.2, bm25_accented=0.5, bm25_folded=0.3)
 _ENGLISH_IN_ENGLISH = FusionWeights(dense=0.4, bm25_accented=0.45, bm25_folded=0.15)
 # The model was never shown Vietnamese without marks.
 _UNMARKED_IN_VIETNAMESE = FusionWeights(dense=0.2, bm25_accented=0.0, bm25_folded=0.8)
