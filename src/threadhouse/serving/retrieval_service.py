@@ -430,18 +430,22 @@ class RetrievalService:
         """Say what an answer was worth; returns the id of the event.
 
         Args:
-            thread_id: The thread that is rejected; by default the one that answered.
+            thread_id: The thread that is meant, one that the answer named; by default the one that answered.
             feedback_id: A UUIDv7 that `new_query_id` gave; the same one again is the same feedback.
 
         Raises:
             QueryUnknownError: No query of this audience has the id.
-            ConfigurationError: A rejection names no thread and none answered.
+            ConfigurationError: The answer did not name the thread, or a rejection names none and none answered.
         """
         _require_unexpired(principal)
         known = self._records.query(query_id, principal.audience)
         if known is None:
             message = f"There is no query {query_id} of {principal.audience}; use the query_id that the answer carried."
             raise QueryUnknownError(message)
+        if thread_id is not None and thread_id not in known.pointed_to:
+            # Of a thread that it was not shown a reader can say nothing, and nothing is said of whether there is one.
+            message = f"The answer to query {query_id} named no thread {thread_id}; use an id that it named."
+            raise ConfigurationError(message)
         thread_id = thread_id or known.thread_id
         if verdict is Verdict.REJECT and thread_id is None:
             message = (

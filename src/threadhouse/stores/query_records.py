@@ -24,7 +24,7 @@ from threadhouse.stores.reader_roles import READER_ROLE, continue_as
 
 @dataclass(frozen=True, slots=True)
 class KnownQuery:
-    """A query that was answered."""
+    """A query that was answered; ``pointed_to`` are the threads that its answer named."""
 
     query_id: UUID
     session_id: str | None
@@ -32,6 +32,7 @@ class KnownQuery:
     thread_id: str | None
     resolution_path: str
     query_text: str | None
+    pointed_to: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

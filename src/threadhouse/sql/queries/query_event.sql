@@ -1,4 +1,8 @@
--- The query that feedback is about, as its own lane knows it.
-select query_id, session_id, lane, thread_id, resolution_path, query_text
-from nao.retrieval_metric_event
-where query_id = %(query_id)s and type = 'query' and lane = %(lane)s
+-- The query that feedback is about, as its own lane knows it, with the threads that its answer pointed to.
+select q.query_id, q.session_id, q.lane, q.thread_id, q.resolution_path, q.query_text
+     , array(
+         select e.thread_id from nao.retrieval_metric_event e
+         where e.query_id = q.query_id and e.lane = q.lane and e.type in ('query', 'suggestion') and e.thread_id is not null
+       ) as pointed_to
+from nao.retrieval_metric_event q
+where q.query_id = %(query_id)s and q.type = 'query' and q.lane = %(lane)s
