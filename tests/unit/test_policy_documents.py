@@ -164,8 +164,8 @@ def test_a_policy_need_not_say_what_it_was_made_from() -> None:
             id="a NUL byte",
         ),
         pytest.param(
-            "[" * 3000 + "]" * 3000,
-            "The policy cannot be read: it is no YAML; correct it, or start from threadhouse policy show.",
+            "[" * 50_000,
+            "The policy cannot be read (line 1): it is nested too deeply; correct it, or start from threadhouse policy show.",
             id="nested too deep",
         ),
     ],

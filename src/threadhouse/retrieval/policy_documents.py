@@ -40,6 +40,9 @@ from threadhouse.retrieval.models import (
 MAX_CHARS = 200_000
 """A policy has a few dozen words; a longer file is another one given by mistake."""
 
+MAX_DEPTH = 10
+"""A policy is five deep. Reading thousands of open brackets takes minutes, because a scanner looks at each from each."""
+
 MAX_NAME_CHARS = 200
 """The longest name of a permission, a role or a task scope; a token takes no longer one."""
 
@@ -380,6 +383,10 @@ def _refuse_repeated_keys(text: str) -> None:
                     )
                 names.add(event.value)
         if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            if len(keys) == MAX_DEPTH:
+                raise yaml.MarkedYAMLError(
+                    problem="it is nested too deeply", problem_mark=event.start_mark
+                )
             keys.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
             is_key.append(True)
 
