@@ -38,7 +38,7 @@ def test_a_title_is_one_line(text: str) -> None:
     assert len(one_line(text).splitlines()) <= 1
 
 
-@pytest.mark.parametrize("hidden", ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x9b"])
+@pytest.mark.parametrize("hidden", ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x9b", "\U000e0041"])
 def test_characters_that_hide_or_command_are_shown(hidden: str) -> None:
     rendered = render_markdown(make_pack([make_unit("u1", body=f"a{hidden}b", title=f"t{hidden}")]))
     assert hidden[0] not in rendered
