@@ -29,7 +29,8 @@ from delivery_house import (
 )
 from threadhouse.retrieval.audience import FILTERED_FIELDS, VOCABULARY, AudiencePolicy
 from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND, GapKind, GapSignal
-from threadhouse.retrieval.models import Audience
+from threadhouse.retrieval.models import Audience, LifecycleStage
+from threadhouse.retrieval.packs import KnownGap
 from threadhouse.stores import pack_delivery, pack_store
 from threadhouse.stores.pack_delivery import Leak, PackDelivery
 from threadhouse.stores.pack_memory import KnownPack, PackMemory
@@ -370,6 +371,18 @@ def test_a_built_pack_with_a_link_that_may_not_be_seen_is_stopped(
     with delivery.begin() as out, pytest.raises(Leak) as stopped:
         out.confirm(built.pack, CUSTOMER, built.policy)
     assert stopped.value.unit_ids == ("t2",)
+
+
+def test_a_built_pack_with_a_gap_at_a_stage_that_may_not_be_seen_is_stopped(
+    delivery: PackDelivery,
+) -> None:
+    built = delivery.build(T1, CUSTOMER, SPACE)
+    assert built.pack is not None
+    gap = KnownGap(lifecycle_stage=LifecycleStage.INCIDENT, description="No incident report yet")
+    pack = built.pack.model_copy(update={"known_gaps": (gap,)})
+    with delivery.begin() as out, pytest.raises(Leak) as stopped:
+        out.confirm(pack, CUSTOMER, built.policy)
+    assert stopped.value.unit_ids == ("incident",)
 
 
 def test_no_unit_of_a_thread_passes_for_a_part_of_a_document(

@@ -25,7 +25,7 @@ class KnownPack:
     """A parsed pack and what its last check asks about.
 
     Attributes:
-        ends: Kind and id of everything that it names besides its units: other ends of links, and what was left out.
+        ends: Kind and id of everything that it names besides its units: other ends of links, what was left out, stages with gaps.
     """
 
     pack: ContextPack
@@ -43,8 +43,11 @@ class KnownPack:
         ]
         unit_ids = tuple(unit.logical_unit_id for unit in units)
         links = pack.related_design_code_links
-        named = {(link.other_end_kind, link.other_end_id) for link in links if not link.is_dangling}
+        named: set[tuple[str, str]] = {
+            (link.other_end_kind, link.other_end_id) for link in links if not link.is_dangling
+        }
         named |= {("unit", each.logical_unit_id) for each in (*pack.suspect_links, *pack.left_out)}
+        named |= {("stage", gap.lifecycle_stage.value) for gap in pack.known_gaps}
         return cls(
             pack,
             unit_ids,

@@ -45,6 +45,7 @@ with rights as materialized
                 , u.data_classification, (select allowed from rights)) )
           else cong.sees(v.visibility, v.readiness, v.publication_state, v.risk_class, v.authority, v.lifecycle_stage
             , v.data_classification, (select allowed from rights)) end )
+    when 'stage' then coalesce(cong.lifecycle_stage_bit(e.id) & ~((select allowed from rights) & (select cong.allowed_now())) = 0, false)
     else false end )
 select t.input_revision as current_input_revision
      , cong.policy_in_force() as current_policy_version
