@@ -45,8 +45,8 @@ _FALLBACK_SENTENCES: Mapping[FallbackKind, str] = {
     FallbackKind.EXPLICIT_RAW: "Raw search, as asked for. These are single units, not a thread.",
 }
 _MARKDOWN = regex.compile(r"([\\`*_\[\]<>#|~])")
-# Known ways to hide what a line says: control characters, those that turn the direction of writing around, and tags, which are ASCII
-# that nobody sees and models read.
+# Known ways to hide what a line says: control characters, those that turn the direction of writing around, and tags (ASCII that
+# nobody sees and models read).
 _UNSEEN = regex.compile(
     r"[[\p{Cc}\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\u2028\u2029\U000e0000-\U000e007f]--[\t]]",
     regex.V1,
