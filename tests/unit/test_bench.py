@@ -411,13 +411,15 @@ def test_the_cost_of_access_control_is_a_ratio_of_medians_and_a_median_of_differ
         "as it is": asked(10, 12, 30, 11, 13, 13),
         "as it is, again": asked(11, 11, 11, 12, 12, 12),
         "all bypassed": [*asked(8, 10), *asked(40, 9, 9, 9, source="ad_hoc")],
+        "all but the read-back": asked(10, 10, 10, 9, 9, 9),
         "without role": asked(9, 12, 20, 9, 14, 12),
     }
-    whole, same, best, twice, role = access_cost.measures_of(answers)
+    whole, same, best, but_one, twice, role = access_cost.measures_of(answers)
     assert (whole.value, whole.peer_value) == (12.5, 9)
     assert "6 stored" in whole.note
     assert (same.value, same.peer_value, same.note) == (11, 9, "2 of 6 questions")
     assert best.value == 12
+    assert (but_one.value, but_one.peer_value) == (12, 9)
     assert (twice.value, twice.peer_value) == (12, 11)
     assert (role.name, role.value, role.peer_value) == ("  share of role", 1, 12)
 
