@@ -189,7 +189,7 @@ def test_a_filter_that_lets_nothing_pass_is_no_success(
 
 def test_read_back_off_is_noticed(ground: CanaryGround, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it, what vectors still say of a unit that was hidden since would be the last word."""
-    monkeypatch.setattr(live_owners, "labels_from_metadata", lambda _: OPEN)
+    monkeypatch.setattr(live_owners, "labels_from_words", lambda *_: OPEN)
     assert leaks(probe_read_back(ground)) == {"read-back"}
     assert leaks(probe_search(ground)) == {"search, fused"}
     # The statement itself finds no unit that the lane sees; a thread that its own flags close is closed by them alone.
@@ -225,6 +225,19 @@ def test_the_last_check_that_forgets_one_label_is_noticed(
 
     monkeypatch.setattr(pack_delivery, "_allowed", forgetful)
     assert leaks(probe_last_check(ground)) == {"last check"}
+
+
+def test_the_database_still_protects_what_the_last_check_forgets(
+    ground: CanaryGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pack_delivery, "_allowed", lambda *_: EVERYTHING)
+    delivery = pack_delivery.PackDelivery(ground.database.connections)
+    everything = leak_probe.pack_of_everything(ground)
+    for name, reader in ground.readers.items():
+        with delivery.begin() as out:
+            hidden = out.hidden_in(everything, reader, ground.policy)
+        planted = {*ground.house.units, *ground.house.documents}
+        assert planted - set(hidden) == ground.sight(name).content
 
 
 def test_packs_built_without_the_predicate_are_noticed_and_the_last_check_still_protects(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import psycopg
 from psycopg import IsolationLevel
+from psycopg.abc import Params, QueryNoTemplate
 from psycopg.rows import TupleRow
 from psycopg.transaction import Transaction
 
@@ -27,6 +28,21 @@ class DiscardedConnection(psycopg.Connection[TupleRow]):
     """A connection inside one open transaction. What would begin a transaction on it sets a savepoint."""
 
     is_open: bool = False
+    keeps_login: bool = False
+    """Take on no lane's role, so that a statement is seen to decide by itself."""
+
+    def execute(  # pyright: ignore[reportIncompatibleMethodOverride]  # no template strings here
+        self,
+        query: QueryNoTemplate,
+        params: Params | None = None,
+        *,
+        prepare: bool | None = None,
+        binary: bool = False,
+    ) -> psycopg.Cursor[TupleRow]:
+        """Execute a statement; see `keeps_login`."""
+        if self.keeps_login and query is queries.load("reader_begin"):
+            return super().execute(queries.load("role_reset"))
+        return super().execute(query, params, prepare=prepare, binary=binary)
 
     def set_isolation_level(self, value: IsolationLevel | None) -> None:
         """Does nothing inside: one transaction has one level."""
@@ -79,6 +95,18 @@ class DiscardedDatabase(Database):
             message = "A DiscardedDatabase is made by discarded_transaction."
             raise LookupError(message)
         yield self.connection
+
+    @contextmanager
+    def without_roles(self) -> Generator[None, None, None]:
+        """Inside, every question is asked with the rights of the login: what a lane's role would keep back is not kept back."""
+        if self.connection is None:
+            message = "A DiscardedDatabase is made by discarded_transaction."
+            raise LookupError(message)
+        self.connection.keeps_login = True
+        try:
+            yield
+        finally:
+            self.connection.keeps_login = False
 
     @property
     def connections(self) -> QuestionConnections:

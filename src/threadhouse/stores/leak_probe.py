@@ -370,14 +370,17 @@ def probe_packs(ground: CanaryGround) -> Iterator[PathOutcome]:
 
 
 def probe_last_check(ground: CanaryGround) -> Iterator[PathOutcome]:
-    """The last check alone: a pack of everything. What it does not name as hidden would have left."""
+    """The statement of the last check alone, without a role: a pack of everything. What it does not name would have left."""
     house = ground.house
-    everything = _pack_of_everything(ground)
+    everything = pack_of_everything(ground)
     planted = frozenset(house.units) | frozenset(house.documents)
     for name, reader in ground.readers.items():
         pack = everything.model_copy(update={"lane": reader.audience})
         hidden: Sequence[str] = ()
-        with PackDelivery(ground.database.connections).begin() as out:
+        with (
+            ground.database.without_roles(),
+            PackDelivery(ground.database.connections).begin() as out,
+        ):
             try:
                 out.check(pack, reader, ground.policy)
             except Leak as leak:
@@ -823,7 +826,7 @@ def _judge_pack(
     )
 
 
-def _pack_of_everything(ground: CanaryGround) -> ContextPack:
+def pack_of_everything(ground: CanaryGround) -> ContextPack:
     """A pack that nobody should ever have put together: every unit and every document, labelled as if all might see them."""
     house = ground.house
     dossier = ground.dossiers[ThreadId(house.hub)]
