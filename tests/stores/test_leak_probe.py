@@ -301,3 +301,14 @@ def _until_leak(outcomes: Iterator[PathOutcome]) -> Iterator[PathOutcome]:
         yield from outcomes
     except pack_delivery.Leak:
         return
+
+
+def test_a_probe_that_does_not_come_to_its_end_is_a_fault(
+    ground: CanaryGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise pack_delivery.Leak(leak_probe.pack_of_everything(ground), ["x"])
+
+    monkeypatch.setattr(leak_probe, "build_pack", stopped)
+    faults = [outcome for outcome in leak_probe.probe_stores(ground) if not outcome.is_sound]
+    assert [(fault.path, fault.missed) for fault in faults] == [("probe_packs", ("Leak",))]

@@ -393,6 +393,11 @@ def sight_of_canaries(
     return CanarySight(units, documents, published, holders, threads, packs, links, allowed)
 
 
+def failed_probe(path: str, planted: int, reason: str) -> PathOutcome:
+    """The outcome of a probe that did not come to its end."""
+    return PathOutcome("every reader", path, planted, planted, 0, missed=(reason,))
+
+
 def judge(
     reader: str,
     path: str,

@@ -49,6 +49,7 @@ from threadhouse.retrieval.leak_canaries import (
     PathOutcome,
     canary_body,
     canary_title,
+    failed_probe,
     judge,
     marks_in,
     plan_canaries,
@@ -233,9 +234,13 @@ def planted_canaries(database: Database, settings: Settings) -> Generator[Canary
 
 
 def probe_stores(ground: CanaryGround) -> Iterator[PathOutcome]:
-    """Ask every enforcer of this layer, for every reader."""
+    """Ask every enforcer of this layer, for every reader. A probe that fails is a path of which nothing is known: a fault."""
     for probe in STORE_PROBES:
-        yield from probe(ground)
+        try:
+            yield from probe(ground)
+        except (Leak, ValueError, LookupError) as error:
+            # A pack that cannot be built, or that the last check stops, where a sound one was planted.
+            yield failed_probe(probe.__name__, ground.planted, type(error).__name__)
 
 
 def probe_vector_filter(ground: CanaryGround) -> Iterator[PathOutcome]:
