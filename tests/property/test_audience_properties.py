@@ -226,7 +226,12 @@ def test_taking_the_needed_value_out_of_a_policy_hides(
     case: tuple[Labels, Principal, AudiencePolicy], name: str
 ) -> None:
     given_labels, principal, policy = case
-    bare = replace(principal, tool_permissions=frozenset(), high_risk_consents=frozenset())
+    bare = replace(
+        principal,
+        roles=frozenset(),
+        tool_permissions=frozenset(),
+        high_risk_consents=frozenset(),
+    )
     lane = policy.lanes[principal.audience]
     narrower = replace(lane, **{name: getattr(lane, name) - {given_labels.value(name)}})
     assert not visible(given_labels, bare, AudiencePolicy(1, {bare.audience: narrower}))
