@@ -179,8 +179,8 @@ WRONG_CLAIMS: list[tuple[dict[str, Any], TokenRefusal]] = [
         for name in ("iat", "nbf")
         for value in (True, "1700000000", 1.5, -1)
     ),
-    ({"exp": str(int(time.time()) + 600)}, TokenRefusal.CLAIM_WRONG),
-    ({"exp": time.time() + 600}, TokenRefusal.CLAIM_WRONG),
+    ({"exp": str(int(time.time()) + 86_400)}, TokenRefusal.CLAIM_WRONG),
+    ({"exp": time.time() + 86_400}, TokenRefusal.CLAIM_WRONG),
     ({"exp": 10**20}, TokenRefusal.CLAIM_WRONG),
     ({"exp": []}, TokenRefusal.MALFORMED),
     *(
@@ -220,7 +220,7 @@ def test_a_claim_of_another_form_or_word_is_refused(
     ("name", "first", "last"),
     [
         (AUDIENCE_CLAIM, "customer", "ai_agent"),
-        ("exp", 1, int(time.time()) + 600),
+        ("exp", 1, int(time.time()) + 86_400),
         ("sub", "b", "agent-7"),
     ],
 )

@@ -336,7 +336,7 @@ def _request(prepared: _Prepared, ratios: _Ratios | None) -> edge.QueryRequest:
     if isinstance(vector, SparseVector):
         weights = list(vector.values)
         if ratios is None:
-            idf = edge.IdfParams(corpus=allowed)
+            idf = edge.IdfParams(corpus=_filter(prepared.telling))
         elif allowed is not None:
             # The engine multiplies each weight by the IDF in the whole collection, which cancels out.
             weights = [
