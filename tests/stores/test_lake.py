@@ -312,7 +312,6 @@ def test_lake_url_of_an_unknown_kind_is_refused_in_one_sentence() -> None:
         EventLake.open(Settings(lake_url="gopher://hole/lake"))
 
 
-@pytest.mark.skipif(not LATENESS.exists(), reason="needs ../shared/data/event_lateness")
 @pytest.mark.parametrize("left", [0, 100])
 def test_a_damaged_day_file_is_written_again(
     database: Database, lake: EventLake, left: int
@@ -324,6 +323,7 @@ def test_a_damaged_day_file_is_written_again(
     assert len(ids_of(lake, MONDAY)) == 1
 
 
+@pytest.mark.skipif(not LATENESS.exists(), reason="needs ../shared/data/event_lateness")
 def test_really_late_events_end_in_the_same_lake_as_punctual_ones(
     make_database: Callable[[], Database], tmp_path: Path
 ) -> None:
