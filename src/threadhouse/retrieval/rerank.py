@@ -16,7 +16,7 @@ from uuid import UUID
 from threadhouse.retrieval.bm25 import TermForm, split_terms, word_pairs
 from threadhouse.retrieval.models import Json
 from threadhouse.retrieval.query_text import PreparedQuery, QueryLanguage
-from threadhouse.retrieval.search_hits import ScoreBreakdown, SearchHit
+from threadhouse.retrieval.search_hits import SearchHit
 from threadhouse.retrieval.text import fold
 
 # Titles, tags and paths recur from question to question; splitting 300 of them anew would take longer than the search.
@@ -73,32 +73,10 @@ def ask_terms(query: PreparedQuery) -> AskedTerms:
 
 
 def _boosted(hit: SearchHit, asked: AskedTerms, boosts: Sequence[Boost]) -> SearchHit:
-    metadata, was = hit.metadata, hit.breakdown
-    given = {boost.name: boost.weight * boost.strength(asked, metadata) for boost in boosts}
-    final = was.fused + sum(given.values())
-    # Built directly: `dataclasses.replace` takes four times as long, and a question has hundreds of hits.
-    breakdown = ScoreBreakdown(
-        dense=was.dense,
-        bm25_accented=was.bm25_accented,
-        bm25_folded=was.bm25_folded,
-        bm25_names=was.bm25_names,
-        fused=was.fused,
-        boosts=given,
-        final=final,
-    )
-    return SearchHit(
-        collection=hit.collection,
-        point_id=hit.point_id,
-        document_id=hit.document_id,
-        owner_id=hit.owner_id,
-        version_key=hit.version_key,
-        chunk_index=hit.chunk_index,
-        char_start=hit.char_start,
-        char_end=hit.char_end,
-        metadata=metadata,
-        score=final,
-        breakdown=breakdown,
-    )
+    given = {boost.name: boost.weight * boost.strength(asked, hit.metadata) for boost in boosts}
+    final = hit.breakdown.fused + sum(given.values())
+    breakdown = hit.breakdown._replace(boosts=given, final=final)
+    return hit._replace(score=final, breakdown=breakdown)
 
 
 def _order(hit: SearchHit) -> tuple[float, str, int, str, UUID]:

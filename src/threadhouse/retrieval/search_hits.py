@@ -15,7 +15,8 @@ from threadhouse.retrieval.audience import Labels
 from threadhouse.retrieval.models import Collection, DocumentId, Json
 
 
-# A question makes hundreds of these, each twice; a named tuple is made in a third of the time of a frozen dataclass.
+# A question makes hundreds of these, each twice: 0.6 µs for a named tuple of eleven fields, 1.4 for a frozen dataclass, and 0.7
+# against 2.3 to change two of them.
 class ScoreBreakdown(NamedTuple):
     """Why a hit has its score: ``final == fused + sum(boosts.values())``.
 
