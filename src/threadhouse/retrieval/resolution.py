@@ -20,9 +20,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from threadhouse.retrieval.models import ThreadId, UnitId
+from threadhouse.retrieval.models import ThreadId
 from threadhouse.retrieval.ranking import (
     RankingWeights,
     ThreadFacts,
@@ -43,8 +43,6 @@ from threadhouse.retrieval.thread_features import (
 )
 
 if TYPE_CHECKING:
-    from threadhouse.retrieval.audience import AudiencePolicy
-    from threadhouse.retrieval.models import Principal
     from threadhouse.retrieval.query_text import PreparedQuery
     from threadhouse.retrieval.search import SearchHit
 
@@ -57,7 +55,6 @@ __all__ = [
     "RetrievalPolicy",
     "ThreadCandidate",
     "ThreadFacts",
-    "ThreadSignalReader",
     "ThreadSurroundings",
     "candidate_thread_ids",
     "centroid_thread",
@@ -124,27 +121,6 @@ class ThreadSurroundings:
     facts: Mapping[ThreadId, ThreadFacts]
 
 
-class ThreadSignalReader(Protocol):
-    """What Postgres knows about threads, as far as one reader may know it; rights are read anew in every call."""
-
-    def lexical(self, text: str, principal: Principal, policy: AudiencePolicy) -> LexicalSignals:
-        """Explicit references, labels and aliases, full text, authority hints. ``text`` is a prepared query's."""
-        ...
-
-    def surroundings(
-        self,
-        unit_ids: Sequence[UnitId],
-        thread_ids: Sequence[ThreadId],
-        principal: Principal,
-        policy: AudiencePolicy,
-    ) -> ThreadSurroundings:
-        """Memberships of these units, and facts of their threads and of ``thread_ids``; invisible ones are left out.
-
-        Called last, so that a right taken away a moment ago already counts: what has no facts here is no candidate.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class RetrievalPolicy:
     """One row of ``cong.retrieval_policy``: everything about resolution that is a number.
@@ -175,7 +151,7 @@ class RetrievalPolicy:
 def candidate_thread_ids(
     lexical: LexicalSignals, centroid_hits: Sequence[SearchHit]
 ) -> list[ThreadId]:
-    """Threads to ask `ThreadSignalReader.surroundings` about, besides those of the found units; in order of id."""
+    """Threads to ask the surroundings of, besides those of the found units; in order of id."""
     return sorted(lexical.thread_ids() | {centroid_thread(hit) for hit in centroid_hits})
 
 

@@ -136,7 +136,10 @@ class _RememberedFacts:
 
 
 class PostgresThreadSignals:
-    """Implements `threadhouse.retrieval.resolution.ThreadSignalReader`; may be shared by threads of a process."""
+    """What Postgres knows about threads, as far as one reader may know it; may be shared by threads of a process.
+
+    Rights are read anew in every call.
+    """
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -184,6 +187,7 @@ class PostgresThreadSignals:
     ) -> ThreadSurroundings:
         """Memberships of these units, and facts of their threads and of ``thread_ids``; invisible threads are left out.
 
+        Asked last, so that a right taken away a moment ago already counts: what has no facts here is no candidate.
         One round trip, and a second one when a thread has changed since its facts were last read.
         """
         rights = _rights(principal, policy)
