@@ -265,12 +265,16 @@ class _Open:
         """
         if self.remembered is None or not pairs:
             return pairs
-        narrowed = self.remembered.narrowed
-        if pairs not in narrowed:
-            if len(narrowed) >= _REMEMBERED_FILTERS:
-                narrowed.clear()
-            narrowed[pairs] = self._narrowed(pairs)
-        return narrowed[pairs]
+        remembered = self.remembered
+        narrowed = remembered.narrowed
+        if pairs in narrowed:
+            return narrowed[pairs]
+        telling = self._narrowed(pairs)
+        if len(remembered.narrowed) >= _REMEMBERED_FILTERS:
+            # A new one, because other threads may be at the old one.
+            remembered.narrowed = {}
+        remembered.narrowed[pairs] = telling
+        return telling
 
     def _narrowed(self, pairs: _Conditions) -> _Conditions | None:
         points = self.shard.count(edge.CountRequest(exact=True))
