@@ -381,15 +381,11 @@ def probe_last_check(ground: CanaryGround) -> Iterator[PathOutcome]:
     planted = frozenset(house.units) | frozenset(house.documents)
     for name, reader in ground.readers.items():
         pack = everything.model_copy(update={"lane": reader.audience})
-        hidden: Sequence[str] = ()
         with (
             ground.database.without_roles(),
             PackDelivery(ground.database.connections).begin() as out,
         ):
-            try:
-                out.check(pack, reader, ground.policy)
-            except Leak as leak:
-                hidden = leak.unit_ids
+            hidden = out.hidden_in(pack, reader, ground.policy)
         sight = ground.sight(name)
         passed = planted - frozenset(hidden)
         yield judge(

@@ -128,19 +128,10 @@ class Delivery:
         """See what the principal's lane sees, whatever the transaction did before."""
         begin_reading(self._connection, principal)
 
-    def check(self, pack: ContextPack, principal: Principal, policy: AudiencePolicy) -> None:
-        """The last check of a pack that was put together from a search.
-
-        Raises:
-            Leak: It holds what the reader may not see.
-        """
-        if hidden := self.hidden_in(pack, principal, policy):
-            raise Leak(pack, hidden)
-
     def hidden_in(
         self, pack: ContextPack, principal: Principal, policy: AudiencePolicy
     ) -> list[str]:
-        """Units and documents of a pack that the reader may not see at this moment, or that are gone."""
+        """The last check of a pack from a search: its units and documents that the reader may not see now, or that are gone."""
         hidden: list[str] = []
         known = KnownPack.of(pack)
         if known.unit_ids:
