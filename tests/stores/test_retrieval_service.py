@@ -31,7 +31,7 @@ from threadhouse.retrieval.errors import (
     WrongAudienceError,
 )
 from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND
-from threadhouse.retrieval.models import Audience, HealthStatus
+from threadhouse.retrieval.models import Audience, HealthStatus, ThreadId
 from threadhouse.retrieval.packs import ContextPack, FallbackKind
 from threadhouse.retrieval.ranking import RankingWeights
 from threadhouse.retrieval.resolution import RetrievalPolicy
@@ -161,6 +161,33 @@ def test_a_question_that_names_a_thread_gets_its_pack(
         ("suggestion", "t1", None, "s"),
     ]
     assert {query for (query,) in events(house, "query_id")} == {str(answer.query_id)}
+
+
+def test_a_thread_that_is_asked_for_by_its_id_answers_whatever_the_question_says(
+    house: ContentHouse, service: RetrievalService
+) -> None:
+    asked = [service.answer("Nói về T/1", CUSTOMER, thread_id=ThreadId("t2")) for _ in range(2)]
+    assert [answer.pack.thread_id for answer in asked] == ["t2", "t2"]
+    assert [answer.source for answer in asked] == [PackSource.BUILT, PackSource.STORED]
+    assert kinds(house) == ["query", "pack_delivered", "suggestion"] * 2
+
+
+def test_a_thread_that_the_reader_does_not_see_is_as_if_it_had_not_been_named(
+    service: RetrievalService,
+) -> None:
+    packs = [
+        service.answer("Nói về T/1", CUSTOMER, thread_id=ThreadId(name)).pack
+        for name in ("t3", "t9")
+    ]
+    assert [pack.thread_id for pack in packs] == ["t1", "t1"]
+
+
+def test_a_raw_search_gives_as_many_as_are_wanted(service: RetrievalService) -> None:
+    whole = service.answer("khiếu nại của khách hàng", CUSTOMER, Mode.RAW).pack
+    first = service.answer("khiếu nại của khách hàng", CUSTOMER, Mode.RAW, limit=1).pack
+    assert len(whole.recommended_reading_order) > 1
+    assert first.recommended_reading_order == whole.recommended_reading_order[:1]
+    assert first.pack_id != whole.pack_id
 
 
 def test_the_first_answer_is_built_and_the_second_is_stored(service: RetrievalService) -> None:

@@ -31,11 +31,10 @@ from threadhouse.retrieval.errors import (
     StoreUnreachableError,
     WrongAudienceError,
 )
-from threadhouse.retrieval.models import Principal
+from threadhouse.retrieval.models import Principal, ThreadId
 from threadhouse.retrieval.pack_render import must_surface, one_line, render_markdown
 from threadhouse.retrieval.packs import ContextPack
 from threadhouse.retrieval.query_text import MAX_QUERY_CHARS
-from threadhouse.retrieval.references import reference_key
 from threadhouse.serving.retrieval_service import (
     AD_HOC_UNITS,
     DEFAULT_TOKEN_BUDGET,
@@ -261,32 +260,33 @@ def refusal_of(error: Exception) -> str | None:
 def _get_context_pack(
     service: RetrievalService, arguments: GetContextPackArguments, caller: Caller
 ) -> tuple[Sequence[str], PackResult]:
-    asked = arguments.query
-    if arguments.thread is not None:
-        # Resolution takes what follows the word "thread" for a name (retrieval.references).
-        asked = f"thread {arguments.thread} {asked}"
     answer = service.answer(
-        asked,
+        arguments.query,
         caller.principal,
         session_id=caller.session_id,
         token_budget=arguments.token_budget,
+        thread_id=None if arguments.thread is None else ThreadId(arguments.thread),
     )
     notes: list[str] = []
-    if arguments.thread is not None and not _is_called(answer.pack, arguments.thread):
+    if arguments.thread is not None and answer.pack.thread_id != arguments.thread:
         # The same words whether it does not exist or may not be seen.
         notes.append(
             "**Another thread**: there is none of the id that was asked for; this is what the question and its words found."
         )
-    return _pack_result(answer, answer.pack, notes)
+    return _pack_result(answer, notes)
 
 
 def _search_units(
     service: RetrievalService, arguments: SearchUnitsArguments, caller: Caller
 ) -> tuple[Sequence[str], PackResult]:
     answer = service.answer(
-        arguments.query, caller.principal, Mode.RAW, session_id=caller.session_id
+        arguments.query,
+        caller.principal,
+        Mode.RAW,
+        session_id=caller.session_id,
+        limit=arguments.limit,
     )
-    return _pack_result(answer, _first_units(answer.pack, arguments.limit))
+    return _pack_result(answer)
 
 
 def _report_feedback(
@@ -297,7 +297,7 @@ def _report_feedback(
             arguments.query_id, arguments.verdict, caller.principal, thread_id=arguments.thread_id
         )
     except ConfigurationError as error:
-        # Here it can only be a rejection without a thread, and the message says so.
+        # A rejection without a thread, or of one that the answer did not name; the message says which.
         raise ToolRefusedError(str(error)) from None
     return [f"Noted: {arguments.verdict.replace('_', ' ')}."], FeedbackResult(event_id=event_id)
 
@@ -329,9 +329,8 @@ def _check_citations(
     return ["\n".join(lines)], result
 
 
-def _pack_result(
-    answer: Answer, pack: ContextPack, notes: Sequence[str] = ()
-) -> tuple[Sequence[str], PackResult]:
+def _pack_result(answer: Answer, notes: Sequence[str] = ()) -> tuple[Sequence[str], PackResult]:
+    pack = answer.pack
     surface = [*notes, *must_surface(pack)]
     first = "\n".join(
         ["Pass this on to whoever reads your answer:", *(f"- {line}" for line in surface)]
@@ -340,24 +339,6 @@ def _pack_result(
     )
     result = PackResult(must_surface=tuple(surface), query_id=answer.query_id, pack=pack)
     return [f"{first}\n\nquery_id: {answer.query_id}", render_markdown(pack)], result
-
-
-def _is_called(pack: ContextPack, thread: str) -> bool:
-    return bool(pack.thread_id) and reference_key(pack.thread_id) == reference_key(thread)
-
-
-def _first_units(pack: ContextPack, limit: int) -> ContextPack:
-    """The best ``limit`` units of an ad-hoc pack. The id stays: citations of any of its units hold."""
-    kept = pack.recommended_reading_order[:limit]
-    return pack.model_copy(
-        update={
-            "supporting_units": tuple(
-                unit for unit in pack.supporting_units if unit.canonical_address in kept
-            ),
-            "recommended_reading_order": kept,
-            "source_revisions": {address: pack.source_revisions[address] for address in kept},
-        }
-    )
 
 
 def _wrong_argument(tool: str, error: ValidationError) -> str:

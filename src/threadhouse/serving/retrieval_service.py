@@ -326,11 +326,16 @@ class RetrievalService:
         session_id: str | None = None,
         token_budget: int | None = DEFAULT_TOKEN_BUDGET,
         query_id: UUID | None = None,
+        thread_id: ThreadId | None = None,
+        limit: int = AD_HOC_UNITS,
     ) -> Answer:
         """The context pack that answers ``query`` for ``principal``, and why it is this one.
 
         Args:
             mode: RAW searches without asking for threads.
+            thread_id: The thread whose pack is wanted, whatever the question says; one that the reader does not see is as if it
+                had not been named. THREAD only.
+            limit: Units at most, 1 to AD_HOC_UNITS. RAW only.
             session_id: Joins the queries of one consumer; a raw search after a pack then counts as an extra search.
             token_budget: Estimated tokens of the pack; None delivers it whole.
             query_id: A UUIDv7 that `new_query_id` gave; trying again under it counts nothing twice.
@@ -355,7 +360,11 @@ class RetrievalService:
         asked = AskedQuery(query_id, prepared.text, principal.audience, session_id)
         begun = _Asking(asked, prepared, principal, token_budget, timings)
         try:
-            return self._answer(begun, mode)
+            if thread_id is not None and mode is Mode.THREAD:
+                named = self._answer_named(begun, thread_id)
+                if named is not None:
+                    return named
+            return self._answer(begun, mode, limit)
         except Leak as leak:
             self._delivery.refuse(leak, principal, asked.query_id)
             message = (
@@ -364,13 +373,31 @@ class RetrievalService:
             )
             raise WrongAudienceError(message) from None
 
-    def _answer(self, begun: _Asking, mode: Mode) -> Answer:
+    def _answer_named(self, begun: _Asking, thread_id: ThreadId) -> Answer | None:
+        """The pack of the thread that was asked for; None when the reader does not see it."""
+        principal = begun.principal
+        with self._connections.question(principal.audience) as connection:
+            question = self._begin(connection, begun)
+            with begun.timings.of("surroundings"):
+                # Before anything is built: else the time would tell a hidden thread from one that is not there.
+                around = self._signals.surroundings([], [thread_id], principal, question.policy)
+            if thread_id not in around.facts:
+                return None
+            with begun.timings.of("search"):
+                search = self._search(question, CONTENT, UNIT_HITS)
+            found = _Found(search, facts=around.facts, filtered=search.filtered)
+            answer, stale = self._answer_stored(question, found, thread_id)
+            if answer is not None:
+                return answer
+        return self._answer_from(question, found, thread_id, stale)
+
+    def _answer(self, begun: _Asking, mode: Mode, limit: int) -> Answer:
         # Nothing has left before this transaction is committed.
         with self._connections.question(begun.principal.audience) as connection:
             question = self._begin(connection, begun)
             if mode is Mode.RAW:
                 with begun.timings.of("search"):
-                    search = self._search(question, CONTENT, AD_HOC_UNITS)
+                    search = self._search(question, CONTENT, limit)
                 return self._answer_ad_hoc(
                     question, _Found(search, filtered=search.filtered), EXPLICIT_RAW
                 )
