@@ -180,6 +180,8 @@ def _hubs(data: Path, options: argparse.Namespace) -> list[tuple[HubSource, Sequ
         tasks = [
             ThreadTask("phapdien related", related.questions, 0.97, without_own=True),
             ThreadTask("phapdien heading→body", heading.questions, 0.97),
+            # As the data's page asks: both kinds of questions, and an article may lead to its own topic.
+            ThreadTask("phapdien both", [*related.questions, *heading.questions], 0.97),
         ]
         hubs.append((phapdien_hub(), tasks))
     if "peps" in options.sets:
