@@ -28,7 +28,8 @@ from delivery_house import (
     write_hub,
 )
 from threadhouse.retrieval.audience import FILTERED_FIELDS, VOCABULARY, AudiencePolicy
-from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND, GapKind, GapSignal
+from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND
+from threadhouse.retrieval.gap_signals import GapKind, GapSignal
 from threadhouse.retrieval.models import Audience, LifecycleStage
 from threadhouse.retrieval.packs import KnownGap
 from threadhouse.stores import pack_delivery, pack_store

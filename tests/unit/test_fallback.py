@@ -17,13 +17,13 @@ from threadhouse.retrieval.fallback import (
     WEAK_HEALTH_PART,
     FoundDocumentPart,
     FoundUnit,
-    GapKind,
     ad_hoc_pack,
     fallback_of,
     gap_signals,
     question_key,
     weak_threads,
 )
+from threadhouse.retrieval.gap_signals import GapKind
 from threadhouse.retrieval.models import (
     Audience,
     Authority,

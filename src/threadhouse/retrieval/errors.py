@@ -94,6 +94,10 @@ class WrongAudienceError(ThreadhouseError):
     """Something invisible to the principal was about to leave: a security event, never a metric."""
 
 
+class GapUnknownError(ThreadhouseError):
+    """There is no gap signal with this id."""
+
+
 class SecurityEventUnknownError(ThreadhouseError):
     """No security event has this id."""
 

@@ -1,19 +1,20 @@
 """What is answered when no thread answers (D11 §4.7), and which gaps a query reveals (§4.9).
 
-Belongs here: the three triggers, the ad-hoc pack in the one pack schema, gap signals and what makes two of them the same.
-Does not belong here: searching (search), reading the found texts (stores), keeping signals (stores.gap_signals).
+Belongs here: the three triggers, the ad-hoc pack in the one pack schema, which gaps a query reveals.
+Does not belong here: searching (search), reading the found texts (stores), what a gap is (gap_signals), keeping them
+(stores.gap_signals).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC
-from enum import StrEnum
 from uuid import UUID, uuid5
 
 from threadhouse.retrieval.audience import AudiencePolicy, Labels, allowed_values, visible
 from threadhouse.retrieval.freshness import PackKey
+from threadhouse.retrieval.gap_signals import GapKind, GapSignal
 from threadhouse.retrieval.lanes import unit_labels
 from threadhouse.retrieval.models import (
     Audience,
@@ -49,36 +50,6 @@ WEAK_HEALTH_PART = 0.6
 
 LEGACY_UNIT_KIND = "legacy_document_part"
 """``unit_kind`` of a part of a document that has no units yet."""
-
-SIGNAL_NAMESPACE = UUID("7a1d2c0e-9a59-5b0e-8a41-6a0f3e6c2d11")
-"""Namespace of signal ids. Changing it would write every known gap a second time."""
-
-
-class GapKind(StrEnum):
-    """Gaps that a query can reveal."""
-
-    SEARCH_GAP = "search_gap"
-    MISSING_THREAD = "missing_thread"
-    WEAK_THREAD = "weak_thread"
-
-
-@dataclass(frozen=True, slots=True)
-class GapSignal:
-    """One cause of bad answers. The same cause again is counted, not written twice.
-
-    ``evidence`` never holds what was asked: that is personal and stays with the query's event.
-    """
-
-    kind: GapKind
-    cause_key: str
-    lane: Audience
-    thread_id: ThreadId | None = None
-    evidence: Mapping[str, Json] = field(default_factory=dict[str, Json])
-
-    @property
-    def signal_id(self) -> UUID:
-        """Made from the cause, so that two processes that meet it at once write one signal."""
-        return uuid5(SIGNAL_NAMESPACE, f"{self.kind}\0{self.cause_key}")
 
 
 @dataclass(frozen=True, slots=True)

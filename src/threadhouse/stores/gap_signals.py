@@ -1,19 +1,93 @@
-"""Gap signals in ``nao.search_gap_signal``: one row a cause, counted.
+"""Gap signals in ``nao.search_gap_signal``: one row a cause, counted, with who put it into its status and why.
 
-Belongs here: writing them. Does not belong here: what makes a gap (retrieval.fallback), where they are routed.
+Belongs here: writing them, their life (open, acknowledged, fixed, reopened), reading them for people and for reports.
+Does not belong here: what makes a gap (retrieval.fallback, retrieval.gap_signals), which states of the hub are gaps
+(stores.gap_refresh), security events (stores.security_events): nothing here touches one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date, datetime
+from typing import cast
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from psycopg import Connection
-from psycopg.rows import TupleRow
+from psycopg.rows import TupleRow, class_row
 from psycopg.types.json import Jsonb
 
-from threadhouse.retrieval.fallback import GapSignal
+from threadhouse.retrieval.errors import ConfigurationError, GapUnknownError
+from threadhouse.retrieval.gap_signals import (
+    OPEN_STATUSES,
+    GapKind,
+    GapSignal,
+    GapStatus,
+    ReplayResult,
+)
+from threadhouse.retrieval.local_days import day_bounds
 from threadhouse.retrieval.models import Json
+from threadhouse.retrieval.text import is_blank, prepare_text
 from threadhouse.stores import queries
+
+REPLAY = "replay"
+"""Who closes and reopens a signal when its questions were asked again."""
+
+LONGEST_REASON_CHARS = 2_000
+"""A paragraph. More belongs into the document that the reason names."""
+
+MOST_SIGNALS = 100_000
+"""What one reading returns at most; a hub with more open causes than this has one cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGap:
+    """A cause as it is kept. ``lane`` is None when it belongs to no audience, such as an artefact that nobody has."""
+
+    signal_id: UUID
+    kind: str
+    cause_key: str
+    lane: str | None
+    thread_id: str | None
+    severity: str
+    status: str
+    occurrence_count: int
+    opening: int
+    evidence: Mapping[str, Json]
+    first_seen_at: datetime
+    last_seen_at: datetime
+    changed_at: datetime
+    changed_by: str
+    change_reason: str
+
+    def to_json(self) -> dict[str, Json]:
+        """For a program; instants as ISO 8601."""
+        return _plain(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class GapChange:
+    """A status that a gap was put into."""
+
+    status: str
+    changed_at: datetime
+    changed_by: str
+    reason: str
+
+    def to_json(self) -> dict[str, Json]:
+        """For a program; instants as ISO 8601."""
+        return _plain(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class GapDay:
+    """How many gaps of one kind were opened (again) and closed on one local day."""
+
+    local_day: date
+    kind: str
+    opened: int
+    closed: int
 
 
 def note_gap_signals(connection: Connection[TupleRow], signals: Sequence[GapSignal]) -> None:
@@ -40,3 +114,182 @@ def signal_rows(signals: Sequence[GapSignal]) -> list[dict[str, Json]]:
         }
         for signal in signals
     ]
+
+
+def list_gaps(
+    connection: Connection[TupleRow],
+    *,
+    lane: str | None = None,
+    statuses: Sequence[GapStatus] | None = None,
+    kinds: Sequence[GapKind] | None = None,
+    limit: int = MOST_SIGNALS,
+) -> list[KnownGap]:
+    """Gaps, those that wait for somebody first and the gravest of them first.
+
+    Args:
+        lane: Of this audience alone; None for all, and for those of no audience.
+        statuses: None for every status.
+        kinds: None for every kind.
+        limit: At most so many.
+    """
+    return _gaps(connection, lane=lane, statuses=statuses, kinds=kinds, limit=limit)
+
+
+def open_gaps(connection: Connection[TupleRow], *, lane: str | None = None) -> list[KnownGap]:
+    """Gaps that are not fixed, the gravest first. A lane gets its own; their evidence is for operators."""
+    return _gaps(connection, lane=lane, statuses=OPEN_STATUSES)
+
+
+def gaps_by_day(
+    connection: Connection[TupleRow],
+    first: date,
+    last: date,
+    zone: ZoneInfo,
+    *,
+    lane: str | None = None,
+) -> list[GapDay]:
+    """Openings and closings by local day and kind, days without any left out."""
+    params = {
+        "zone": zone.key,
+        "first": day_bounds(first, zone)[0],
+        "last": day_bounds(last, zone)[1],
+        "lane": lane,
+    }
+    with connection.cursor(row_factory=class_row(GapDay)) as cursor:
+        return cursor.execute(queries.load("gap_signals_by_day"), params).fetchall()
+
+
+def read_gap(connection: Connection[TupleRow], signal_id: UUID) -> tuple[KnownGap, list[GapChange]]:
+    """One gap and every status it was in, oldest first.
+
+    Raises:
+        GapUnknownError: There is none with this id; a security event is none.
+    """
+    found = _gaps(connection, signal_id=signal_id)
+    if not found:
+        message = f"There is no gap {signal_id}; threadhouse gaps list names them all."
+        raise GapUnknownError(message)
+    with connection.cursor(row_factory=class_row(GapChange)) as cursor:
+        history = cursor.execute(
+            queries.load("gap_signal_history"), {"signal_id": signal_id}
+        ).fetchall()
+    return found[0], history
+
+
+def acknowledge_gap(
+    connection: Connection[TupleRow], signal_id: UUID, *, who: str, why: str
+) -> bool:
+    """Somebody looks after it. False when it was acknowledged or fixed before; then nothing changes.
+
+    Raises:
+        ConfigurationError: Who or why is missing, or the reason is a whole document.
+        GapUnknownError: There is none with this id.
+    """
+    return _change(
+        connection,
+        signal_id,
+        GapStatus.ACKNOWLEDGED,
+        (GapStatus.OPEN, GapStatus.REOPENED),
+        *_who_and_why(who, why),
+    )
+
+
+def fix_gap(connection: Connection[TupleRow], signal_id: UUID, *, who: str, why: str) -> bool:
+    """Somebody says that the cause is gone. False when it was fixed before; then nothing changes.
+
+    A gap that is met again, or a state of the hub that is still there at the next nightly, is reopened.
+
+    Raises:
+        ConfigurationError: Who or why is missing, or the reason is a whole document.
+        GapUnknownError: There is none with this id.
+    """
+    return _change(connection, signal_id, GapStatus.FIXED, OPEN_STATUSES, *_who_and_why(who, why))
+
+
+def close_after_replay(
+    connection: Connection[TupleRow], signal_id: UUID, result: ReplayResult
+) -> GapStatus:
+    """Settle a signal by what asking its questions again showed; returns the status that it has then.
+
+    Answered now: it is fixed. Not answered: a fixed one is reopened, an open one stays as it is. Either way the result is kept
+    in its evidence under ``replay``. Nothing is counted: a replay is no occurrence.
+
+    Raises:
+        GapUnknownError: There is none with this id.
+    """
+    evidence: dict[str, Json] = {
+        "replay": {**result.evidence, "is_closed": result.is_closed, "summary": result.summary}
+    }
+    wanted, given = (
+        (GapStatus.FIXED, OPEN_STATUSES)
+        if result.is_closed
+        else (GapStatus.REOPENED, (GapStatus.FIXED,))
+    )
+    if not _change(connection, signal_id, wanted, given, REPLAY, result.summary, evidence):
+        connection.execute(
+            queries.load("gap_signal_evidence"),
+            {"signal_id": signal_id, "evidence": Jsonb(evidence)},
+        )
+    return GapStatus(read_gap(connection, signal_id)[0].status)
+
+
+def _change(
+    connection: Connection[TupleRow],
+    signal_id: UUID,
+    status: GapStatus,
+    given: Sequence[GapStatus],
+    who: str,
+    why: str,
+    evidence: Mapping[str, Json] | None = None,
+) -> bool:
+    params = {
+        "signal_id": signal_id,
+        "status": status,
+        "from_statuses": list(given),
+        "who": who,
+        "why": why,
+        "evidence": Jsonb(dict(evidence or {})),
+    }
+    changed = connection.execute(queries.load("gap_signal_change"), params).rowcount == 1
+    if not changed:
+        read_gap(connection, signal_id)
+    return changed
+
+
+def _who_and_why(who: str, why: str) -> tuple[str, str]:
+    who, why = prepare_text(who).strip(), prepare_text(why).strip()
+    if is_blank(who) or is_blank(why) or len(why) > LONGEST_REASON_CHARS:
+        message = f"Changing a gap needs who changes it and why, in 1 to {LONGEST_REASON_CHARS:,} characters."
+        raise ConfigurationError(message)
+    return who, why
+
+
+def _gaps(
+    connection: Connection[TupleRow],
+    *,
+    signal_id: UUID | None = None,
+    lane: str | None = None,
+    statuses: Sequence[GapStatus] | None = None,
+    kinds: Sequence[GapKind] | None = None,
+    limit: int = MOST_SIGNALS,
+) -> list[KnownGap]:
+    params = {
+        "signal_id": signal_id,
+        "lane": lane,
+        "statuses": None if statuses is None else list(statuses),
+        "kinds": None if kinds is None else list(kinds),
+        "limit": limit,
+    }
+    with connection.cursor(row_factory=class_row(KnownGap)) as cursor:
+        return cursor.execute(queries.load("gap_signals"), params).fetchall()
+
+
+def _plain(fields: Mapping[str, object]) -> dict[str, Json]:
+    return {
+        name: value.isoformat()
+        if isinstance(value, datetime)
+        else str(value)
+        if isinstance(value, UUID)
+        else cast("Json", value)
+        for name, value in fields.items()
+    }

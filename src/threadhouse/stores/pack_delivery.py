@@ -23,8 +23,9 @@ from psycopg.types.json import Jsonb
 
 from threadhouse.retrieval.audience import AudiencePolicy, allowed_values
 from threadhouse.retrieval.events import RetrievalEvent
-from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND, GapSignal
+from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND
 from threadhouse.retrieval.freshness import PackKey, stale_because
+from threadhouse.retrieval.gap_signals import GapSignal
 from threadhouse.retrieval.models import Principal, ThreadId
 from threadhouse.retrieval.packs import PACK_VERSION, ContextPack, build_pack
 from threadhouse.stores import queries

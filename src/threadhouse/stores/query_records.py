@@ -14,7 +14,7 @@ from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
 from threadhouse.retrieval.events import RetrievalEvent
-from threadhouse.retrieval.fallback import GapSignal
+from threadhouse.retrieval.gap_signals import GapSignal
 from threadhouse.retrieval.models import Audience, Json, Principal
 from threadhouse.stores import queries
 from threadhouse.stores.gap_signals import signal_rows
