@@ -152,7 +152,11 @@ def visible(labels: Labels, principal: Principal, policy: AudiencePolicy) -> boo
 
     A document's or a thread's labels never widen a unit's: pass the unit's effective ones.
     """
-    allowed = allowed_values(principal, policy)
+    return admits(allowed_values(principal, policy), labels)
+
+
+def admits(allowed: Mapping[str, frozenset[str]], labels: Labels) -> bool:
+    """Whether allow-lists as `allowed_values` gives them hold every label; `visible` for who asks about many."""
     return all(labels.value(name) in values for name, values in allowed.items())
 
 

@@ -14,8 +14,8 @@ from typing import TypeAlias, TypeVar
 from threadhouse.retrieval.audience import (
     AudiencePolicy,
     Labels,
+    admits,
     allowed_values,
-    visible,
 )
 from threadhouse.retrieval.models import (
     Authority,
@@ -87,10 +87,11 @@ def outline_unit(unit: InformationUnit) -> UnitOutline:
 
 def sight_of(principal: Principal, policy: AudiencePolicy) -> Sight:
     """The predicate with its answers remembered: a hub has thousands of units and a few dozen combinations of labels."""
+    allowed = allowed_values(principal, policy)
 
     @cache
     def sees(labels: Labels) -> bool:
-        return visible(labels, principal, policy)
+        return admits(allowed, labels)
 
     return sees
 
