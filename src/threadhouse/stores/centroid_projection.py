@@ -48,6 +48,7 @@ from threadhouse.retrieval.projection import (
 )
 from threadhouse.stores import queries
 from threadhouse.stores.knowledge import KnowledgeReader, UnreadableRow, open_knowledge
+from threadhouse.stores.night_records import note_step
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import projection_lock, read_pointers
 
@@ -205,6 +206,12 @@ def refresh_centroids(
         }
         report.without = {reason.value: count for reason, count in sorted(reasons.items())}
     report.seconds = time.monotonic() - started
+    note_step(
+        database,
+        "thread_centroids",
+        seconds=report.seconds,
+        vector_writes=report.vector_writes,
+    )
     return report
 
 

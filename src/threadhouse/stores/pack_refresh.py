@@ -25,6 +25,7 @@ from threadhouse.stores.knowledge import (
     UnreadableRow,
     open_knowledge,
 )
+from threadhouse.stores.night_records import note_packs_agree, note_step
 from threadhouse.stores.pack_store import BuiltPack, PackStore, PackWriteReport
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.quarantine import QuarantinedItem, note_quarantined
@@ -101,8 +102,10 @@ def refresh_packs(
     with database.connect() as connection:
         report.quarantined = _quarantine(connection, unreadable)
         counts = Counter(lane for _, lane in list(store.keys()))
+        note_packs_agree(connection, time.monotonic() - started)
     report.by_lane = {lane.value: counts[lane] for lane in Audience}
     report.seconds = time.monotonic() - started
+    note_step(database, "context_packs", seconds=report.seconds)
     return report
 
 

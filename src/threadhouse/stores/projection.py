@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 from uuid import UUID
 
 from psycopg import Connection
@@ -62,6 +62,12 @@ from threadhouse.stores.chunk_table import (
     spans_by_digest,
 )
 from threadhouse.stores.embedding_cache import CachedEmbedder
+from threadhouse.stores.night_records import (
+    WaitingRevocation,
+    note_step,
+    note_vectors_agree,
+    read_waiting_revocations,
+)
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection_sources import (
     ContentSource,
@@ -79,6 +85,9 @@ PAYLOAD_BATCH = 1_000
 
 PROJECTION_LOCK = "threadhouse projection"
 """Name of the advisory lock; ``doctor`` shows who holds it."""
+
+BeforeSwitch: TypeAlias = Callable[[Callable[[Database], None]], None]
+"""Looks at what is about to be switched to; see `publish_content`."""
 
 T = TypeVar("T")
 
@@ -132,6 +141,7 @@ class _Work:
     stored: dict[UUID, Labels]
     plan: ProjectionPlan
     staged: dict[str, list[UUID]] = field(default_factory=dict[str, list[UUID]])
+    waiting: tuple[WaitingRevocation, ...] = ()
     touched: bool = False
 
 
@@ -169,6 +179,7 @@ def publish_content(
     *,
     allowed_deletion_share: float | None = DEFAULT_DELETION_SHARE,
     repair: Mapping[Collection, RepairOrder] | None = None,
+    before_switch: BeforeSwitch | None = None,
     on_step: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PublishReport:
@@ -178,6 +189,8 @@ def publish_content(
         home: Where the chunk tables are; an owner they do not know is cut on the spot.
         allowed_deletion_share: See ``retrieval.projection.check_deletion_brake``; None lifts the brake.
         repair: Owners to write again although the pointers say they are right, by collection.
+        before_switch: Called between steps 4 and 5 when there is something to switch to, with what moves the pointers of the database
+            that it is given. What it raises leaves readers where they are.
         on_step: Called with the name of each step after it is durable. The crash tests kill the process in it.
         progress: Called with (chunks written so far, chunks to write).
 
@@ -216,6 +229,8 @@ def publish_content(
         watch.step("verified")
         _publish_copies(vectors, works)
         watch.step("copies")
+        if before_switch is not None and any(work.staged or work.plan.replace for work in works):
+            before_switch(lambda inside: _move_pointers(inside, embedder, works, PublishReport()))
         _move_pointers(database, embedder, works, report)
         watch.step("pointers")
         for work in works:
@@ -225,6 +240,14 @@ def publish_content(
         for work in works:
             report.points[work.source.collection] = vectors.count(work.physical)
     report.seconds = time.monotonic() - started
+    note_step(
+        database,
+        "content_vectors",
+        seconds=report.seconds,
+        texts_embedded=report.texts_embedded,
+        cache_hits=report.cache_hits,
+        vector_writes=report.vector_writes,
+    )
     return report
 
 
@@ -306,6 +329,10 @@ def _take_access(
 ) -> None:
     """Take away what is gone and what somebody may no longer see."""
     plan = work.plan
+    with database.connect() as connection:
+        work.waiting = read_waiting_revocations(
+            connection, work.physical, [*plan.retire, *plan.revoke, *plan.hide_old]
+        )
     if plan.retire:
         with database.connect() as connection:
             _remove_pointers(connection, work.physical, plan.retire)
@@ -383,6 +410,7 @@ def _note_relabelled(database: Database, works: Sequence[_Work]) -> None:
     """Record payload digests after the copies are published: killed before, the next run does it again."""
     with database.connect() as connection:
         for work in works:
+            note_vectors_agree(connection, work.source.collection, work.waiting)
             owner_ids = [*work.plan.revoke, *work.plan.relabel]
             if owner_ids:
                 connection.execute(

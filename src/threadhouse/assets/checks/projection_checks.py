@@ -16,6 +16,7 @@ from threadhouse.retrieval.audit import CollectionAudit, FindingKind
 from threadhouse.retrieval.models import Collection
 from threadhouse.stores.audit import audit_projection
 from threadhouse.stores.centroid_projection import farthest_from_unit_length
+from threadhouse.stores.night_records import note_audits
 
 _CONTENT = {
     Collection.INFORMATION_UNITS: INFORMATION_UNIT_VECTORS,
@@ -83,6 +84,7 @@ def content_vectors_are_sound(
         database = postgres.open()
         with vectors.reader() as store:
             report = audit_projection(database, store, embedder.open(database), only=_CONTENT)
+        note_audits(database, report.collections)
     for audit in report.collections:
         key = _CONTENT.get(Collection(audit.collection)) if audit.collection in _CONTENT else None
         if key is not None:
@@ -116,6 +118,7 @@ def thread_centroids_agree_with_source(
             report = audit_projection(
                 database, store, embedder.open(database), only=[Collection.THREAD_CENTROIDS]
             )
+        note_audits(database, report.collections)
     audit = next(a for a in report.collections if a.collection == Collection.THREAD_CENTROIDS)
     return _verdict(
         audit,
