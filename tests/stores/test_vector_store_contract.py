@@ -38,7 +38,7 @@ from threadhouse.retrieval.models import (
 )
 from threadhouse.stores.vectors import MAX_BATCH_BYTES, batches_by_bytes, open_writer, physical_name
 from threadhouse.stores.vectors_client import ClientVectorStore, open_client_store
-from threadhouse.stores.vectors_edge import EdgeWriter
+from threadhouse.stores.vectors_edge import EdgeScratch, EdgeWriter
 
 DIM = 8
 EVERYTHING = AllOf()
@@ -65,11 +65,15 @@ SPACE = make_space()
 Store = EdgeWriter | ClientVectorStore
 
 
-@pytest.fixture(params=["edge", "client-local", "server"])
+@pytest.fixture(params=["edge", "edge-scratch", "client-local", "server"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "edge":
         with EdgeWriter(tmp_path, lock_timeout_s=5) as writer:
             yield writer
+        return
+    if request.param == "edge-scratch":
+        with EdgeScratch(tmp_path) as scratch:
+            yield scratch
         return
     if request.param == "client-local":
         from qdrant_client import QdrantClient

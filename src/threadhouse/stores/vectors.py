@@ -359,3 +359,14 @@ def open_reader(
     from threadhouse.stores.vectors_edge import EdgeReader
 
     return EdgeReader(home)
+
+
+def open_scratch(
+    *, folder: Path, url: str | None = None, api_key: str | None = None
+) -> VectorStore:
+    """Open a store for collections that are dropped before it is closed: in a folder that goes with them, or on the server."""
+    if url:
+        return open_writer(home=folder, url=url, api_key=api_key)
+    from threadhouse.stores.vectors_edge import EdgeScratch
+
+    return EdgeScratch(folder)

@@ -29,7 +29,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
@@ -247,6 +247,10 @@ class _Remembered:
     )
     idf_ratios: _Ratios = field(default_factory=dict["tuple[_Conditions, str, int]", float])
     payloads: dict[UUID, dict[str, Json]] = field(default_factory=dict["UUID", "dict[str, Json]"])
+
+    def forget(self) -> None:
+        """Start over, because what it was found out of has changed."""
+        self.narrowed, self.idf_ratios, self.payloads = {}, {}, {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -993,6 +997,57 @@ class EdgeWriter(_EdgeSearcher):
             if self._layout.published(physical).exists():
                 _remove_tree(self._layout.published(physical))
             _remove_tree(self._layout.live(physical))
+
+
+class EdgeScratch(EdgeWriter):
+    """Collections that only this process ever sees and that go with their folder, asked as a published copy is asked.
+
+    Nothing is published and nothing survives a kill: no log, no copies. Creating the keyword indexes of a collection costs more
+    than all else, so that of the first one is copied for every other one of its space.
+    """
+
+    def _live(self, physical: str) -> _Open:
+        known = self._shards.get(physical)
+        if known is None:
+            known = replace(super()._live(physical), remembered=_Remembered())
+            self._shards[physical] = known
+        return known
+
+    def _update(self, opened: _Open, operation: edge.UpdateOperation) -> None:
+        opened.shard.update(operation)
+        if opened.remembered is not None:
+            opened.remembered.forget()
+
+    def _create(self, folder: Path, manifest: CollectionManifest) -> None:
+        first = self._layout.root / "empty" / manifest.space.space_id
+        if not first.exists():
+            first.parent.mkdir(exist_ok=True)
+            super()._create(first, manifest)
+        folder.mkdir()
+        _copy_shard(first / _SHARD, folder / _SHARD)
+        (folder / _MANIFEST).write_text(json.dumps(manifest.to_json(), ensure_ascii=False), "utf-8")
+
+    def delete(self, collection: str, point_ids: Sequence[UUID]) -> int:
+        """Delete exactly these points. From then on the collection is asked as a live shard is, which counts no deleted point.
+
+        Returns:
+            How many of them existed.
+        """
+        deleted = super().delete(collection, point_ids)
+        physical = self.resolve(collection)
+        self._shards[physical] = replace(self._live(physical), remembered=None)
+        return deleted
+
+    def publish(self, collection: str) -> None:
+        """Does nothing, since nobody else reads.
+
+        Raises:
+            CollectionUnknownError: There is no such collection.
+        """
+        self.resolve(collection)
+
+    def _publish(self, physical: str) -> None:
+        pass
 
 
 def _describe_holder(holder: Path, waited_s: float) -> str:
