@@ -321,8 +321,24 @@ def test_the_latest_health_check_counts(hub: Database) -> None:
                 (uuid4(), status, day),
             )
     health = dossier_of(hub).health
-    assert health is not None
-    assert health.status is HealthStatus.HEALTHY
+    assert {each.status for each in health.values()} == {HealthStatus.HEALTHY}
+    assert set(health) == set(Audience)
+
+
+def test_a_check_of_one_lane_is_the_latest_of_that_lane_alone(hub: Database) -> None:
+    def state(lane: str | None, status: str, day: int) -> dict[Audience, HealthStatus]:
+        with hub.connect() as connection:
+            connection.execute(
+                """insert into nao.health_signal (signal_id, thread_id, lane, status, observed_at)
+                   values (%s, 't1', %s, %s, make_timestamptz(2026, 5, %s, 0, 0, 0))""",
+                (uuid4(), lane, status, day),
+            )
+        return {of: health.status for of, health in dossier_of(hub).health.items()}
+
+    everywhere = dict.fromkeys(Audience, HealthStatus.STALE)
+    assert state(None, "stale", 1) == everywhere
+    assert state("partner", "weak", 2) == everywhere | {Audience.PARTNER: HealthStatus.WEAK}
+    assert state(None, "healthy", 3) == dict.fromkeys(Audience, HealthStatus.HEALTHY)
 
 
 @pytest.mark.parametrize(("latest", "expected"), [("open", {"u1"}), ("resolved", set())])

@@ -381,3 +381,22 @@ def test_truncating_threads_empties_the_lexicon(connection: Connection) -> None:
         "select count(*) from nao.thread_lexicon union all select count(*) from nao.lexicon_phrase where kind <> 'label'"
     ).fetchall()
     assert left == [(0,), (0,)]
+
+
+def test_the_health_that_a_lane_is_told_is_made_of_what_that_lane_sees(
+    connection: Connection, signals: PostgresThreadSignals, policy: AudiencePolicy
+) -> None:
+    connection.execute(
+        """insert into nao.health_signal (signal_id, thread_id, lane, status) values
+           (gen_random_uuid(), %(leave)s, 'ai_agent', 'weak'), (gen_random_uuid(), %(leave)s, 'customer', 'stale')""",
+        {"leave": LEAVE},
+    )
+    told = {
+        lane: signals.surroundings([], [LEAVE], lane_principal(lane), policy).facts[LEAVE].health
+        for lane in (Audience.CUSTOMER, Audience.PARTNER, Audience.AI_AGENT)
+    }
+    assert told == {
+        Audience.CUSTOMER: HealthStatus.STALE,
+        Audience.PARTNER: None,
+        Audience.AI_AGENT: HealthStatus.WEAK,
+    }

@@ -320,7 +320,9 @@ def test_a_gap_at_a_stage_that_the_lane_never_sees_is_not_told() -> None:
 
 
 def test_the_last_health_status_is_in_the_pack() -> None:
-    pack = packed(dossier([unit("a")], health=ThreadHealth(HealthStatus.STALE, DAY)))
+    pack = packed(
+        dossier([unit("a")], health={Audience.CUSTOMER: ThreadHealth(HealthStatus.STALE, DAY)})
+    )
     assert pack.last_health_status is not None
     assert pack.last_health_status.status is HealthStatus.STALE
 
@@ -439,14 +441,22 @@ def test_evidence_of_a_membership_stays_inside() -> None:
 
 
 def test_a_pack_survives_writing_and_reading() -> None:
-    pack = packed(dossier([unit("a")], health=ThreadHealth(HealthStatus.WEAK, DAY)))
+    pack = packed(
+        dossier([unit("a")], health={Audience.CUSTOMER: ThreadHealth(HealthStatus.WEAK, DAY)})
+    )
     assert ContextPack.model_validate_json(canonical_json(pack)) == pack
 
 
 def test_the_time_zone_of_a_session_does_not_change_a_pack() -> None:
     hanoi = DAY.astimezone(timezone(timedelta(hours=7)))
-    of = dossier([unit("a", created_at=hanoi)], health=ThreadHealth(HealthStatus.WEAK, hanoi))
-    utc = dossier([unit("a", created_at=DAY)], health=ThreadHealth(HealthStatus.WEAK, DAY))
+    of = dossier(
+        [unit("a", created_at=hanoi)],
+        health={Audience.CUSTOMER: ThreadHealth(HealthStatus.WEAK, hanoi)},
+    )
+    utc = dossier(
+        [unit("a", created_at=DAY)],
+        health={Audience.CUSTOMER: ThreadHealth(HealthStatus.WEAK, DAY)},
+    )
     assert canonical_json(packed(of)) == canonical_json(packed(utc))
 
 

@@ -131,7 +131,7 @@ class EdgeEnd:
 
 @dataclass(frozen=True, slots=True)
 class ThreadHealth:
-    """The latest health check of a thread."""
+    """The latest health check of a thread for one lane: made of what that lane sees, or stated for every lane."""
 
     status: HealthStatus
     observed_at: datetime
@@ -151,7 +151,7 @@ class ThreadDossier:
     expected_artifacts: Sequence[ExpectedArtifact] = ()
     edges: Sequence[Edge] = ()
     edge_ends: Mapping[EndRef, EdgeEnd] = field(default_factory=dict[EndRef, EdgeEnd])
-    health: ThreadHealth | None = None
+    health: Mapping[Audience, ThreadHealth] = field(default_factory=dict[Audience, ThreadHealth])
     wrong_links: frozenset[UnitId] = frozenset()
 
 
@@ -405,7 +405,7 @@ def build_pack(
         related_design_code_links=_related_links(dossier, shown, principal, policy, sight),
         known_gaps=_known_gaps(dossier.expected_artifacts, allowed["lifecycle_stage"]),
         suspect_links=suspects,
-        last_health_status=_last_health(dossier.health),
+        last_health_status=_last_health(dossier.health.get(principal.audience)),
         authority_or_risk_level=level_of(units),
         recommended_reading_order=reading_order,
         source_revisions={u.canonical_address: u.source_revision for u in units},

@@ -176,14 +176,15 @@ class KnowledgeReader:
 
     def thread_health(
         self, thread_ids: Sequence[ThreadId] | None = None
-    ) -> dict[ThreadId, ThreadHealth]:
-        """The latest health check of each thread that had one."""
-        found: dict[ThreadId, ThreadHealth] = {}
-        for row in self._all("knowledge_thread_health", _of_threads(thread_ids)):
+    ) -> dict[ThreadId, dict[Audience, ThreadHealth]]:
+        """The latest health check of each thread for each lane; of threads that had one."""
+        found: defaultdict[ThreadId, dict[Audience, ThreadHealth]] = defaultdict(dict)
+        params = _of_threads(thread_ids) | {"lanes": list(Audience)}
+        for row in self._all("knowledge_thread_health", params):
             health = _parse_or_none(ThreadHealth, row)
             if health is not None:
-                found[ThreadId(row["thread_id"])] = health
-        return found
+                found[ThreadId(row["thread_id"])][Audience(row["lane"])] = health
+        return dict(found)
 
     def wrong_links(
         self, thread_ids: Sequence[ThreadId] | None = None
@@ -261,7 +262,7 @@ class KnowledgeReader:
                 expected_artifacts=gaps.get(thread.thread_id, []),
                 edges=[edges[edge_id] for edge_id in sorted(edges)],
                 edge_ends=ends,
-                health=health.get(thread.thread_id),
+                health=health.get(thread.thread_id, {}),
                 wrong_links=wrong_links.get(thread.thread_id, frozenset()),
             )
 

@@ -244,7 +244,11 @@ def _all(connection: Connection[TupleRow], name: str, params: Mapping[str, Any])
 
 def _rights(principal: Principal, policy: AudiencePolicy) -> _Rights:
     allowed = allowed_values(principal, policy)
-    return tuple((name, tuple(sorted(values))) for name, values in sorted(allowed.items()))
+    # The audience as well: two of them may see the same units, and still each has its own health of a thread.
+    return (
+        ("lane", (principal.audience,)),
+        *((name, tuple(sorted(values))) for name, values in sorted(allowed.items())),
+    )
 
 
 def _rights_params(principal: Principal, policy: AudiencePolicy) -> dict[str, Any]:

@@ -3,13 +3,15 @@ with rights as materialized
 ( select cong.allowed_labels(%(visibility)s::text[], %(readiness)s::text[], %(publication_state)s::text[], %(risk_class)s::text[], %(authority)s::text[]
     , %(lifecycle_stage)s::text[], %(data_classification)s::text[]) as allowed )
 select t.thread_id, t.input_revision, t.title, t.canonical_address
-     , seen.last_activity_at, seen.authorities, seen.covered_stages, t.health
+     , seen.last_activity_at, seen.authorities, seen.covered_stages
+     , ( select h.status from visible.thread_health h where h.thread_id = t.thread_id and (h.lane is null or h.lane = any (%(lane)s::text[]))
+         order by h.observed_at desc, h.signal_id desc limit 1 ) as health
      , coalesce(( select array_agg(distinct e.lifecycle_stage) from visible.expected_artifact_missing e
          where e.thread_id = t.thread_id and e.status = 'open'
            and cong.lifecycle_stage_bit(e.lifecycle_stage) & ~(select allowed from rights) = 0 ), '{}') as missing_stages
 from unnest(%(thread_ids)s::text[]) as asked (thread_id)
 cross join lateral
-( select v.thread_id, v.input_revision, v.title, v.canonical_address, v.health
+( select v.thread_id, v.input_revision, v.title, v.canonical_address
        , v.visibility, v.readiness, v.publication_state, v.risk_class, v.authority
   from visible.semantic_thread v where v.thread_id = asked.thread_id offset 0 ) t
 cross join lateral

@@ -27,8 +27,6 @@ select t.thread_id, t.canonical_address, t.title, t.aliases, t.purpose, t.descri
      , seen.visibility as seen_visibility, seen.readiness as seen_readiness, seen.publication_state as seen_publication_state
      , seen.risk_class as seen_risk_class, seen.authority as seen_authority, seen.lifecycle_stage as seen_lifecycle_stage
      , seen.data_classification as seen_data_classification
-     , ( select h.status from nao.health_signal h where h.thread_id = t.thread_id and h.kind = 'thread_health'
-         order by h.observed_at desc, h.signal_id desc limit 1 ) as health
 from source.semantic_thread t
 cross join lateral
 ( select i.* from source.thread_membership m
@@ -42,6 +40,14 @@ cross join lateral
   order by m.logical_unit_id
   limit 1 ) seen
 where cong.leaves_open(t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority, (select allowed from here));
+
+-- Health checks of threads that may be seen: those that were made of what the reader's lane sees, and those that are for every lane.
+create or replace view visible.thread_health with (security_barrier) as
+select h.thread_id, h.lane, h.status, h.observed_at, h.signal_id
+from nao.health_signal h
+cross join lateral (select from visible.semantic_thread t where t.thread_id = h.thread_id offset 0) t
+where h.kind = 'thread_health'
+  and (h.lane is null or h.lane = (select cong.current_lane()) or (select cong.current_lane()) is null);
 
 -- Memberships that count, of units that may be seen, with the unit's labels. Evidence is for reviewers and may quote anything.
 create or replace view visible.thread_membership with (security_barrier) as
