@@ -82,7 +82,7 @@ def test_figures_equal_the_marts(counted: Database) -> None:
 
 def test_operators_see_gaps_quarantine_and_runs(counted: Database) -> None:
     figures = collect_health_figures(counted, DAY, zone=ZONE)
-    assert [(gap.name, gap.count) for gap in figures.open_gaps] == [
+    assert [(gap.kind, gap.open_count) for gap in figures.gaps] == [
         ("search_gap", 1),
         ("weak_thread", 1),
     ]
@@ -93,7 +93,7 @@ def test_operators_see_gaps_quarantine_and_runs(counted: Database) -> None:
 def test_lane_gets_its_own_gaps_and_no_leak_no_thread_no_other_lane(counted: Database) -> None:
     figures = collect_health_figures(counted, DAY, zone=ZONE, lane="customer")
     everything = repr(figures) + render_html(figures) + render_markdown(figures)
-    assert [gap.name for gap in figures.open_gaps] == ["search_gap"]
+    assert [gap.kind for gap in figures.gaps] == ["search_gap"]
     for foreign in (
         "employee",
         "overall",

@@ -9,17 +9,26 @@ from datetime import UTC, date, datetime, timedelta
 import polars as pl
 import pytest
 
-from threadhouse.retrieval.health_report import (
+from threadhouse.retrieval.health_figures import (
     CountFigure,
+    GapDayFigure,
     HealthFigures,
+    NightFigure,
     RateFigure,
+    WaitFigure,
+    change_figures,
     rate_figures,
+    trend_figures,
+    worst_thread_figures,
+)
+from threadhouse.retrieval.health_report import (
+    COLOURS,
+    other_charts,
+    rate_charts,
     render_html,
     render_markdown,
     share_text,
     sparkline_points,
-    trend_figures,
-    worst_thread_figures,
 )
 from threadhouse.retrieval.metrics import AGGREGATE_SCHEMA
 
@@ -106,7 +115,7 @@ def test_html_shows_hostile_text_and_never_as_markup() -> None:
 
 def test_html_asks_for_nothing_from_anywhere() -> None:
     page = render_html(_figures(TWO_LANES))
-    for reference in ("http:", "https:", "src=", "href=", "@import", "url("):
+    for reference in ("http:", "https:", "src=", "href=", "@import", "url(", "<script", "xmlns"):
         assert reference not in page
     assert "prefers-color-scheme: dark" in page
 
@@ -190,3 +199,100 @@ def test_figures_are_json_without_nan() -> None:
 
 def test_report_of_a_window_nobody_counted_says_so() -> None:
     assert "No day of this window has been counted yet" in render_html(_figures(_daily()))
+
+
+def _over_two_days() -> HealthFigures:
+    """Rates on two days, gaps, a night and revokes."""
+    daily = _daily(
+        _row("thread_hit_rate", 1, 2, day=DAY - timedelta(days=1), target=0.8),
+        _row("thread_hit_rate", 8, 8, target=0.8),
+        _row("wrong_thread_rate", 0, 0),
+    )
+    return _figures(
+        daily,
+        gap_days=(GapDayFigure(DAY, 4, 1),),
+        nights=(NightFigure(DAY, 12.5, 108, 7, 138),),
+        waits=(
+            WaitFigure(DAY, 3, 60.0, 3600.0, 90.0, None, 1),
+            WaitFigure(None, 3, 60.0, 3600.0, 90.0, None, 1),
+        ),
+    )
+
+
+def test_a_chart_shows_its_numbers_as_a_table_as_well() -> None:
+    (chart,) = rate_charts(_over_two_days())
+    assert chart.rows == (
+        ("2026-11-21", "50.0% (1/2)", "0.0% to 100.0%"),
+        ("2026-11-22", "100.0% (8/8)", "0.0% to 100.0%"),
+    )
+
+
+def test_a_drawing_says_what_it_shows_to_those_who_do_not_see_it() -> None:
+    page = render_html(_over_two_days())
+    assert '<title id="r1t">thread_hit_rate by day</title>' in page
+    assert "2 of 2 days have figures, from 50.0% to 100.0%; the last is 100.0%." in page
+    assert page.count('role="img" aria-labelledby') == page.count('<svg class="chart"') == 5
+
+
+def test_operators_get_gaps_costs_and_waits_by_day() -> None:
+    rows = {block.chart.title: block.rows for block in other_charts(_over_two_days())}
+    assert rows == {
+        "Gaps opened and closed by day": (("2026-11-22", "4", "1"),),
+        "Time spent building, by day": (("2026-11-22", "12.5 s"),),
+        "Texts embedded and vectors written, by day": (("2026-11-22", "108", "138"),),
+        "How long revokes waited, by day": (("2026-11-22", "1 min", "1 h", "1.5 min", ""),),
+    }
+
+
+def test_markdown_has_a_trend_of_a_character_a_day() -> None:
+    text = render_markdown(_over_two_days())
+    assert "| `▅█` |" in text
+    assert "| opened | 4 | `▁█` |" in text
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "metric", "verdict"),
+    [
+        ((10, 100), (90, 100), "thread_hit_rate", "better"),
+        ((10, 100), (90, 100), "wrong_thread_rate", "worse"),
+        ((90, 100), (10, 100), "wrong_thread_rate", "better"),
+        ((1, 2), (2, 2), "thread_hit_rate", "unclear"),
+    ],
+)
+def test_a_change_is_called_one_when_the_intervals_part(
+    early: tuple[int, int], late: tuple[int, int], metric: str, verdict: str
+) -> None:
+    days = (DAY - timedelta(days=9), DAY - timedelta(days=4), DAY)
+    empty = _row(metric, 0, 0, day=days[1])
+    frame = _daily(_row(metric, *early, day=days[0]), empty, _row(metric, *late, day=days[2]))
+    (change,) = change_figures(frame, "overall")
+    assert change.verdict == verdict
+
+
+def test_one_day_alone_is_no_change() -> None:
+    (change,) = change_figures(_daily(_row("thread_hit_rate", 1, 2)), "overall")
+    assert (change.earlier, change.verdict) == (None, "no data")
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance of #rrggbb, WCAG 2.2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", COLOURS)
+def test_colours_can_be_told_from_the_page_in_light_and_in_dark(scheme: str) -> None:
+    colours = COLOURS[scheme]
+    needed = dict.fromkeys(("ink", "soft", "good", "bad", "warn"), 4.5) | {"mark": 3.0}
+    faint: list[str] = []
+    for ground in ("page", "card"):
+        for name, least in needed.items():
+            light, dark = sorted(
+                (_luminance(colours[name]), _luminance(colours[ground])), reverse=True
+            )
+            if (light + 0.05) / (dark + 0.05) < least:
+                faint.append(f"{name} on {ground}")
+    assert faint == []

@@ -1,192 +1,92 @@
-"""The retrieval health report: figures in, Markdown and HTML out.
+"""How the health report reads: figures in, Markdown and HTML out.
 
-Belongs here: what a report says, for whom, and how it reads.
-Does not belong here: collecting figures (``stores.health_figures``), writing files, the clock.
+Belongs here: wording, tables, which charts a page has, for whom.
+Does not belong here: the figures (``retrieval.health_figures``), drawing (``retrieval.health_charts``), writing files, the clock.
 
-A lane's report speaks of that lane alone: no thread, no other lane, no incident, nothing about the
-machinery. ``overall`` is the operators' report and shows all. Every text that came from a document
-or an event is untrusted and escaped.
+Every text that came from a document or an event is untrusted and escaped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from datetime import date, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import polars as pl
-
-from threadhouse.retrieval.metrics import OVERALL, RATES, RateDefinition, sum_rates
+from threadhouse.retrieval.health_charts import (
+    HEIGHT,
+    WIDTH,
+    Chart,
+    Series,
+    bar_chart,
+    duration_chart,
+    duration_text,
+    rate_chart,
+    sparkline,
+)
+from threadhouse.retrieval.health_figures import (
+    ChangeFigure,
+    CountFigure,
+    HealthFigures,
+    RateFigure,
+    ShareFigure,
+    TrendFigure,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from threadhouse.retrieval.models import Json
-
-DEFAULT_WINDOW_DAYS = 28
-"""Four whole weeks: every weekday counts equally often."""
-
-WORST_THREADS = 10
-"""How many threads a report names: a screen of a phone."""
-
-_BY_NAME = {rate.name: rate for rate in RATES}
-
-
-@dataclass(frozen=True, slots=True)
-class RateFigure:
-    """One rate over some days. ``denominator`` None means that nobody reported what it needs."""
-
-    metric: str
-    lane: str
-    numerator: int
-    denominator: int | None
-    rate: float | None
-    low: float | None
-    high: float | None
-    target: float | None
-    requires_instrumentation: bool
-
-    @property
-    def definition(self) -> RateDefinition:
-        """What the rate divides by what."""
-        return _BY_NAME[self.metric]
-
-    @property
-    def verdict(self) -> str:
-        """Whether the target is met: ``met``, ``missed``, ``unsure``, ``no data``, ``no target``.
-
-        ``unsure`` when the interval holds the target: the day may have been luck, good or bad.
-        """
-        if self.target is None:
-            return "no target"
-        if self.rate is None or self.low is None or self.high is None:
-            return "no data"
-        if self.low <= self.target <= self.high:
-            return "unsure"
-        return "met" if self.rate > self.target else "missed"
+COLOURS: dict[str, dict[str, str]] = {
+    "light": {
+        "page": "#fbfbfa", "card": "#ffffff", "ink": "#1d2126", "soft": "#5c6670", "line": "#dfe3e6",
+        "mark": "#1f6f8b", "range": "#b9d8e2", "good": "#1a7f4b", "bad": "#b3261e", "warn": "#8a5a00",
+    },
+    "dark": {
+        "page": "#14171a", "card": "#1c2024", "ink": "#e6e9ec", "soft": "#9aa5af", "line": "#333a41",
+        "mark": "#6cc0dc", "range": "#2f5563", "good": "#5fd295", "bad": "#ff8a80", "warn": "#f0bf5e",
+    },
+}  # fmt: skip
+"""CSS variables of the page by colour scheme. On page and card, text has a contrast of 4.5 and marks of 3 (WCAG 2.2)."""
 
 
 @dataclass(frozen=True, slots=True)
-class TrendFigure:
-    """One rate of one lane day by day; None where there was nothing to divide by."""
+class ChartBlock:
+    """A chart of the page, its legend as (colour, name), and the numbers that it shows as a table."""
 
-    metric: str
-    lane: str
-    rates: tuple[float | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadFigure:
-    """A thread's worst rate over the window."""
-
-    thread_id: str
-    title: str
-    rate: RateFigure
+    chart: Chart
+    note: str
+    legend: tuple[tuple[str, str], ...]
+    heading: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CountFigure:
-    """A number of things of one kind (None where one thing is meant); ``last_at`` is the newest."""
+class Tile:
+    """One figure at the top of the page; ``mood`` is good, bad, warn or nothing."""
 
     name: str
-    count: int | None
-    detail: str = ""
-    last_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HealthFigures:
-    """Everything one report says. Tuples that a lane may not see are empty in its report."""
-
-    report_day: date
-    window_days: int
-    lane: str
-    time_zone: str
-    days: tuple[date, ...]
-    of_day: tuple[RateFigure, ...]
-    of_window: tuple[RateFigure, ...]
-    trends: tuple[TrendFigure, ...]
-    worst_threads: tuple[ThreadFigure, ...] = ()
-    open_gaps: tuple[CountFigure, ...] = ()
-    packs: tuple[CountFigure, ...] = ()
-    security_events: tuple[CountFigure, ...] = ()
-    projections: tuple[CountFigure, ...] = ()
-    quarantine: tuple[CountFigure, ...] = ()
-    last_runs: tuple[CountFigure, ...] = ()
-
-    @property
-    def is_for_operators(self) -> bool:
-        """Whether the report may speak of more than one lane."""
-        return self.lane == OVERALL
-
-    @property
-    def lanes(self) -> tuple[str, ...]:
-        """Lanes with rates, ``overall`` first."""
-        found = dict.fromkeys(figure.lane for figure in self.of_window)
-        return tuple(sorted(found, key=lambda lane: (lane != OVERALL, lane)))
-
-    def to_json(self) -> dict[str, Json]:
-        """The figures for nao.health_report; instants and days as ISO 8601."""
-        return cast("dict[str, Json]", _plain(asdict(self)))
-
-
-def rate_figures(daily: pl.DataFrame, lane: str) -> tuple[RateFigure, ...]:
-    """Rates summed over the days of a frame, all threads: one lane's, or every lane's for `OVERALL`."""
-    summed = sum_rates(_of_lane(daily, lane).filter(pl.col("thread_id") == ""))
-    rows = {(row["lane"], row["metric"]): row for row in summed.iter_rows(named=True)}
-    lanes = sorted({row_lane for row_lane, _ in rows}, key=lambda name: (name != OVERALL, name))
-    return tuple(
-        _figure(rows[name, rate.name])
-        for name in lanes
-        for rate in RATES
-        if (name, rate.name) in rows
-    )
-
-
-def trend_figures(daily: pl.DataFrame, lane: str, days: Sequence[date]) -> tuple[TrendFigure, ...]:
-    """Each rate of the days in order; a day that was never counted is a gap like an empty one."""
-    rows = {
-        (row["lane"], row["metric"], row["local_day"]): row["rate"]
-        for row in _of_lane(daily, lane).filter(pl.col("thread_id") == "").iter_rows(named=True)
-    }
-    lanes = sorted({row_lane for row_lane, _, _ in rows})
-    return tuple(
-        TrendFigure(rate.name, name, tuple(rows.get((name, rate.name, day)) for day in days))
-        for name in lanes
-        for rate in RATES
-    )
-
-
-def worst_thread_figures(daily: pl.DataFrame, titles: dict[str, str]) -> tuple[ThreadFigure, ...]:
-    """Threads by how bad their worst rate surely is, over all lanes.
-
-    "Surely" is the end of the interval nearer to good: 1 bad answer of 1 ranks below 30 of 60.
-    """
-    threads = daily.filter((pl.col("thread_id") != "") & (pl.col("lane") == OVERALL))
-    worst: dict[str, tuple[float, RateFigure]] = {}
-    for row in sum_rates(threads).iter_rows(named=True):
-        figure = _figure(row)
-        if figure.low is None or figure.high is None:
-            continue
-        badness = 1 - figure.high if figure.definition.is_higher_better else figure.low
-        if badness > worst.get(row["thread_id"], (0.0, None))[0]:
-            worst[row["thread_id"]] = (badness, figure)
-    ranked = sorted(worst.items(), key=lambda item: (-item[1][0], item[0]))
-    return tuple(
-        ThreadFigure(thread_id, titles.get(thread_id, thread_id), figure)
-        for thread_id, (_, figure) in ranked[:WORST_THREADS]
-    )
+    value: str
+    detail: str
+    mood: str = ""
 
 
 def render_markdown(figures: HealthFigures) -> str:
-    """The report as Markdown, for the Dagster UI and nao.health_report."""
+    """The report as Markdown, for the Dagster UI and nao.health_report.
+
+    The UI shows tables and no pictures that are not on a server, so a trend is one character a day.
+    """
     parts = [
         f"## Retrieval health, {figures.report_day}, {_md(figures.lane)}",
-        f"Local days of {_md(figures.time_zone)}; the window is the {figures.window_days} days "
-        f"that end with this one.",
+        f"Local days of {_md(figures.time_zone)}; the window is the {figures.window_days} days that end with this one. "
+        "A trend has one character a day; a dot is a day without cases.",
+        _table(
+            ("at a glance", "", ""),
+            [(_md(tile.name), _md(tile.value), _md(tile.detail)) for tile in tiles(figures)],
+        ),
     ]
+    trends = {(trend.lane, trend.metric): trend.rates for trend in figures.trends}
+    changes = {(change.lane, change.metric): change for change in figures.changes}
     for lane in figures.lanes:
         of_day = {f.metric: f for f in figures.of_day if f.lane == lane}
         rows = [
@@ -196,18 +96,32 @@ def render_markdown(figures: HealthFigures) -> str:
                 share_text(figure),
                 interval_text(figure),
                 target_text(figure),
+                change_text(changes.get((lane, figure.metric))),
+                f"`{sparkline(trends.get((lane, figure.metric), ()), top=1.0)}`",
             )
             for figure in figures.of_window
             if figure.lane == lane
         ]
-        heading = ("rate", "day", f"{figures.window_days} days", "95 % interval", "target")
-        parts += [f"### Rates: {_md(lane)}", _table(heading, rows)]
-    if figures.worst_threads:
-        rows = [
-            (_md(t.title), f"`{t.rate.metric}`", share_text(t.rate), interval_text(t.rate))
-            for t in figures.worst_threads
-        ]
-        parts += ["### Worst threads", _table(("thread", "rate", "share", "95 % interval"), rows)]
+        heading = (
+            "rate",
+            "day",
+            f"{figures.window_days} days",
+            "95 % interval",
+            "target",
+            "change",
+        )
+        parts += [f"### Rates: {_md(lane)}", _table((*heading, "trend"), rows)]
+    opened, closed = _gaps_of_days(figures)
+    parts += [
+        "### Gaps by day",
+        _table(
+            ("gaps", f"{figures.window_days} days", "trend"),
+            [
+                ("opened", f"{sum(opened):,.0f}", f"`{sparkline(opened)}`"),
+                ("closed", f"{sum(closed):,.0f}", f"`{sparkline(closed)}`"),
+            ],
+        ),
+    ]
     for title, counts in sections(figures):
         rows = [
             (_md(c.name), count_text(c.count), _md(c.detail), moment_text(c.last_at))
@@ -222,30 +136,316 @@ def render_html(figures: HealthFigures) -> str:
     """The report as one HTML page that needs nothing else: no network, no script."""
     return _template().render(
         figures=figures,
+        colours=COLOURS,
+        tiles=tiles(figures),
         sections=sections(figures),
+        rate_charts=rate_charts(figures),
+        other_charts=other_charts(figures),
+        chart_width=WIDTH,
+        chart_height=HEIGHT,
         share_text=share_text,
         interval_text=interval_text,
         target_text=target_text,
+        change_text=change_text,
         moment_text=moment_text,
         count_text=count_text,
         sparkline=sparkline_points,
         of_day={(figure.lane, figure.metric): figure for figure in figures.of_day},
         trends={(trend.lane, trend.metric): trend.rates for trend in figures.trends},
+        changes={(change.lane, change.metric): change for change in figures.changes},
     )
 
 
+def tiles(figures: HealthFigures) -> list[Tile]:
+    """What to look at first."""
+    rates = [f for f in figures.of_window if f.lane == figures.lane and f.target is not None]
+    moods = {"met": "good", "missed": "bad", "unsure": "warn"}
+    found = [
+        Tile(
+            rate.metric,
+            "no cases" if rate.rate is None else f"{rate.rate:.1%}",
+            target_text(rate),
+            moods.get(rate.verdict, ""),
+        )
+        for rate in rates
+    ]
+    open_gaps = sum(gap.open_count for gap in figures.gaps)
+    opened, closed = (
+        sum(gap.opened for gap in figures.gaps),
+        sum(gap.closed for gap in figures.gaps),
+    )
+    found.append(
+        Tile(
+            "open gaps",
+            count_text(open_gaps),
+            f"{opened:,} opened, {closed:,} closed in {figures.window_days} days",
+            "warn" if open_gaps else "good",
+        )
+    )
+    if not figures.is_for_operators:
+        return found
+    events = sum(event.count or 0 for event in figures.security_events)
+    findings = sum(audit.count or 0 for audit in figures.audits)
+    broken = sum(check.count or 0 for check in figures.data_checks)
+    total = next((wait for wait in figures.waits if wait.day is None), None)
+    return [
+        *found,
+        Tile(
+            "security events",
+            count_text(events),
+            f"in {figures.window_days} days",
+            "bad" if events else "good",
+        ),
+        Tile(
+            "audit findings",
+            count_text(findings) if figures.audits else "never",
+            f"in {len(figures.audits)} collections",
+            ("bad" if findings else "good") if figures.audits else "",
+        ),
+        Tile(
+            "broken expectations",
+            count_text(broken) if figures.data_checks else "never",
+            f"of {len(figures.data_checks)} suites",
+            ("bad" if broken else "good") if figures.data_checks else "",
+        ),
+        Tile(
+            "revokes reached vectors",
+            duration_text(total.vectors_p50_s) if total else "no revokes",
+            f"half of {total.revokes:,}; 99 %: {duration_text(total.vectors_p99_s)}"
+            if total
+            else "",
+        ),
+    ]
+
+
+def rate_charts(figures: HealthFigures) -> list[ChartBlock]:
+    """The report's own rates by day, with interval and target; a rate without any case has its place in the table alone."""
+    targets = {f.metric: f for f in figures.of_window if f.lane == figures.lane}
+    return [
+        _rate_block(figures, trend, targets[trend.metric])
+        for trend in figures.trends
+        if trend.lane == figures.lane and trend.metric in targets and any(trend.days)
+    ]
+
+
+def _rate_block(figures: HealthFigures, trend: TrendFigure, of_window: RateFigure) -> ChartBlock:
+    shares = [None if s is None else (s.rate, s.low, s.high) for s in trend.days]
+    chart = rate_chart(f"{trend.metric} by day", figures.days, shares, of_window.target)
+    rows = [
+        (day.isoformat(), _share_text(share), f"{share.low:.1%} to {share.high:.1%}")
+        for day, share in zip(figures.days, trend.days, strict=True)
+        if share is not None
+    ]
+    return ChartBlock(
+        chart, of_window.definition.meaning, (), ("day", "share", "95 % interval"), tuple(rows)
+    )
+
+
+def other_charts(figures: HealthFigures) -> list[ChartBlock]:
+    """Gaps by day for everyone; for operators also what building cost and how long revokes waited."""
+    blocks: list[ChartBlock] = []
+    if any(day.opened or day.closed for day in figures.gap_days):
+        opened, closed = _gaps_of_days(figures)
+        series = (Series("opened", "warn", opened), Series("closed", "mark", closed))
+        blocks.append(
+            _block(
+                bar_chart("Gaps opened and closed by day", figures.days, series),
+                "a cause that came back was opened once more",
+                series,
+                [
+                    (d.day.isoformat(), f"{d.opened:,}", f"{d.closed:,}")
+                    for d in figures.gap_days
+                    if d.opened or d.closed
+                ],
+            )
+        )
+    if figures.nights:
+        blocks += _night_blocks(figures)
+    of_days = {wait.day: wait for wait in figures.waits if wait.day is not None}
+    if of_days:
+        known = [of_days.get(day) for day in figures.days]
+        series = (
+            Series("vectors, half", "mark", tuple(w and w.vectors_p50_s for w in known)),
+            Series("vectors, 99 %", "bad", tuple(w and w.vectors_p99_s for w in known)),
+            Series("packs, half", "good", tuple(w and w.packs_p50_s for w in known)),
+            Series("packs, 99 %", "warn", tuple(w and w.packs_p99_s for w in known)),
+        )
+        blocks.append(
+            _block(
+                duration_chart("How long revokes waited, by day", figures.days, series),
+                "from the change to the moment at which vectors and stored packs agreed; no reader waited",
+                series,
+                [
+                    (
+                        day.isoformat(),
+                        duration_text(wait.vectors_p50_s),
+                        duration_text(wait.vectors_p99_s),
+                        duration_text(wait.packs_p50_s),
+                        duration_text(wait.packs_p99_s),
+                    )
+                    for day, wait in of_days.items()
+                ],
+            )
+        )
+    return blocks
+
+
+def _gaps_of_days(figures: HealthFigures) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Gaps opened and closed on each day of the window."""
+    known = {day.day: (day.opened, day.closed) for day in figures.gap_days}
+    both = [known.get(day, (0, 0)) for day in figures.days]
+    return tuple(float(day[0]) for day in both), tuple(float(day[1]) for day in both)
+
+
+def _night_blocks(figures: HealthFigures) -> list[ChartBlock]:
+    by_day = {night.day: night for night in figures.nights}
+    known = [by_day.get(day) for day in figures.days]
+    seconds = (Series("seconds", "mark", tuple(n and n.seconds for n in known)),)
+    texts = (
+        Series("embedded", "mark", tuple(float(n.texts_embedded) if n else None for n in known)),
+        Series(
+            "vector writes", "warn", tuple(float(n.vector_writes) if n else None for n in known)
+        ),
+    )
+    blocks = [
+        _block(
+            duration_chart("Time spent building, by day", figures.days, seconds),
+            "all steps and runs of the day together",
+            seconds,
+            [(n.day.isoformat(), duration_text(n.seconds)) for n in figures.nights],
+        )
+    ]
+    if any(night.texts_embedded or night.vector_writes for night in figures.nights):
+        blocks.append(
+            _block(
+                bar_chart("Texts embedded and vectors written, by day", figures.days, texts),
+                "texts that the cache knew are not embedded",
+                texts,
+                [
+                    (n.day.isoformat(), f"{n.texts_embedded:,}", f"{n.vector_writes:,}")
+                    for n in figures.nights
+                ],
+            )
+        )
+    return blocks
+
+
+def _block(
+    chart: Chart, note: str, series: Sequence[Series], rows: Sequence[tuple[str, ...]]
+) -> ChartBlock:
+    legend = tuple((one.colour, one.name) for one in series)
+    return ChartBlock(chart, note, legend, ("day", *(one.name for one in series)), tuple(rows))
+
+
 def sections(figures: HealthFigures) -> list[tuple[str, tuple[CountFigure, ...]]]:
-    """Lists of counts with their headings: two for a lane, all for operators."""
-    for_everyone = [("Open gaps", figures.open_gaps), ("Context packs", figures.packs)]
+    """Lists of counts with their headings: what a lane may know of itself for a lane, all for operators."""
+    for_everyone = [
+        ("Gaps", _gap_counts(figures)),
+        ("Thread health", figures.thread_health),
+        ("Context packs", figures.packs),
+        ("Recent questions asked again", _replay_counts(figures)),
+    ]
     if not figures.is_for_operators:
         return for_everyone
     return [
+        ("Worst threads by rate", _worst_counts(figures)),
+        ("Unhealthy threads", _unhealthy_counts(figures)),
         *for_everyone,
         ("Security events", figures.security_events),
+        ("Freshness", figures.freshness),
+        ("How long revokes waited", _wait_counts(figures)),
         ("Vector projections", figures.projections),
+        ("Projection audit", figures.audits),
+        ("Data checks", figures.data_checks),
+        ("Build cost by day", _night_counts(figures)),
         ("Quarantine", figures.quarantine),
         ("Last runs", figures.last_runs),
     ]
+
+
+def _gap_counts(figures: HealthFigures) -> tuple[CountFigure, ...]:
+    return tuple(
+        CountFigure(
+            gap.kind,
+            gap.open_count,
+            f"open, seen {gap.occurrences:,} times; {gap.opened_day:,} opened and {gap.closed_day:,} closed this day, "
+            f"{gap.opened:,} and {gap.closed:,} in {figures.window_days} days",
+            gap.last_seen_at,
+        )
+        for gap in figures.gaps
+    )
+
+
+def _worst_counts(figures: HealthFigures) -> tuple[CountFigure, ...]:
+    return tuple(
+        CountFigure(
+            worst.title,
+            None,
+            f"{worst.rate.metric} {share_text(worst.rate)}, interval {interval_text(worst.rate)} ({worst.thread_id})",
+        )
+        for worst in figures.worst_threads
+    )
+
+
+def _unhealthy_counts(figures: HealthFigures) -> tuple[CountFigure, ...]:
+    return tuple(
+        CountFigure(
+            each.title,
+            None,
+            f"{each.status} for {each.lane}: {each.evidence} ({each.thread_id})",
+            each.observed_at,
+        )
+        for each in figures.unhealthy_threads
+    )
+
+
+def _replay_counts(figures: HealthFigures) -> tuple[CountFigure, ...]:
+    replay = figures.replay
+    if replay is None:
+        return ()
+    verdict = f"; {replay.verdict}" if replay.verdict else ""
+    detail = f"{replay.changed:,} answers changed, {replay.lost:,} of {replay.at_risk:,} lost what they had{verdict}"
+    return (
+        CountFigure("questions", replay.questions, detail, replay.replayed_at),
+        *(
+            CountFigure(
+                loss.loss,
+                None,
+                f"{loss.lane}, {loss.old_thread_id or 'no thread'} before, "
+                f"{loss.new_thread_id or 'no thread'} now (query {loss.query_id})",
+            )
+            for loss in replay.losses
+        ),
+    )
+
+
+def _wait_counts(figures: HealthFigures) -> tuple[CountFigure, ...]:
+    return tuple(
+        CountFigure(
+            f"{figures.window_days} days" if wait.day is None else wait.day.isoformat(),
+            wait.revokes,
+            f"vectors {duration_text(wait.vectors_p50_s)}, 99 % {duration_text(wait.vectors_p99_s)}; packs "
+            + (
+                "still wait"
+                if wait.packs_p50_s is None
+                else f"{duration_text(wait.packs_p50_s)}, 99 % {duration_text(wait.packs_p99_s)}"
+            )
+            + (f"; {wait.waiting_packs:,} not yet in packs" if wait.waiting_packs else ""),
+        )
+        for wait in figures.waits
+    )
+
+
+def _night_counts(figures: HealthFigures) -> tuple[CountFigure, ...]:
+    return tuple(
+        CountFigure(
+            night.day.isoformat(),
+            night.texts_embedded,
+            f"texts embedded, {night.cache_hits:,} more from the cache, {night.vector_writes:,} vector writes, "
+            f"{duration_text(night.seconds)}",
+        )
+        for night in reversed(figures.nights)
+    )
 
 
 def share_text(figure: RateFigure | None) -> str:
@@ -276,6 +476,13 @@ def target_text(figure: RateFigure) -> str:
     return "" if figure.target is None else f"above {figure.target:.0%}: {figure.verdict}"
 
 
+def change_text(change: ChangeFigure | None) -> str:
+    """From the earlier to the later half of the window; empty when a half has no cases."""
+    if change is None or change.earlier is None or change.later is None:
+        return ""
+    return f"{change.earlier.rate:.1%} to {change.later.rate:.1%}: {change.verdict}"
+
+
 def count_text(count: int | None) -> str:
     """A count with separators."""
     return "" if count is None else f"{count:,}"
@@ -303,22 +510,8 @@ def sparkline_points(
     return [run for run in runs if run]
 
 
-def _of_lane(daily: pl.DataFrame, lane: str) -> pl.DataFrame:
-    return daily if lane == OVERALL else daily.filter(pl.col("lane") == lane)
-
-
-def _figure(row: dict[str, object]) -> RateFigure:
-    return RateFigure(
-        metric=cast("str", row["metric"]),
-        lane=cast("str", row["lane"]),
-        numerator=cast("int", row["numerator"]),
-        denominator=cast("int | None", row["denominator"]),
-        rate=cast("float | None", row["rate"]),
-        low=cast("float | None", row["wilson_low"]),
-        high=cast("float | None", row["wilson_high"]),
-        target=cast("float | None", row["target"]),
-        requires_instrumentation=cast("bool", row["requires_instrumentation"]),
-    )
+def _share_text(share: ShareFigure) -> str:
+    return f"{share.rate:.1%} ({share.numerator}/{share.denominator})"
 
 
 def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -335,14 +528,6 @@ _MARKDOWN_ESCAPES = str.maketrans(
 def _md(text: str) -> str:
     """Untrusted text as literal text of a Markdown table cell; a bare address becomes no link."""
     return text.translate(_MARKDOWN_ESCAPES).replace("://", ":&#47;&#47;").replace("@", "&#64;")
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in cast("dict[str, object]", value).items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in cast("Sequence[object]", value)]
-    return value.isoformat() if isinstance(value, date) else value
 
 
 @cache

@@ -12,15 +12,12 @@ from datetime import date
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from threadhouse.retrieval.health_figures import DEFAULT_WINDOW_DAYS
 from threadhouse.retrieval.health_report import render_html, render_markdown
 from threadhouse.retrieval.metrics import OVERALL
 from threadhouse.retrieval.models import Audience
 from threadhouse.stores import queries
-from threadhouse.stores.health_figures import (
-    DEFAULT_WINDOW_DAYS,
-    collect_health_figures,
-    write_report_page,
-)
+from threadhouse.stores.health_figures import collect_health_figures, write_report_page
 from threadhouse.stores.metrics_store import store_health_report
 from threadhouse.stores.postgres import Database
 
