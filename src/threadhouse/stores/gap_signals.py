@@ -1,6 +1,7 @@
 """Gap signals in ``nao.search_gap_signal``: one row a cause, counted, with who put it into its status and why.
 
-Belongs here: writing them, their life (open, acknowledged, fixed, reopened), reading them for people and for reports.
+Belongs here: writing them, their life (open, acknowledged, fixed, reopened), their items in D3, D5 and before governance,
+which follow them, reading them for people and for reports.
 Does not belong here: what makes a gap (retrieval.fallback, retrieval.gap_signals), which states of the hub are gaps
 (stores.gap_refresh), security events (stores.security_events): nothing here touches one.
 """
@@ -233,6 +234,20 @@ def close_after_replay(
     return GapStatus(read_gap(connection, signal_id)[0].status)
 
 
+def route_gaps(
+    connection: Connection[TupleRow], signal_id: UUID | None = None
+) -> tuple[int, int, int]:
+    """Make the items that open gaps lack, and let the items of acknowledged and fixed ones follow; of one gap, or of all.
+
+    Returns:
+        Lines made or opened again in D3, items in D5, and items made for governance.
+    """
+    row = connection.execute(queries.load("gap_route_open"), {"signal_id": signal_id}).fetchone()
+    connection.execute(queries.load("gap_route_settle"), {"signal_id": signal_id})
+    in_health, in_backlog, in_governance = row or (0, 0, 0)
+    return in_health, in_backlog, in_governance
+
+
 def _change(
     connection: Connection[TupleRow],
     signal_id: UUID,
@@ -251,7 +266,9 @@ def _change(
         "evidence": Jsonb(dict(evidence or {})),
     }
     changed = connection.execute(queries.load("gap_signal_change"), params).rowcount == 1
-    if not changed:
+    if changed:
+        route_gaps(connection, signal_id)
+    else:
         read_gap(connection, signal_id)
     return changed
 
