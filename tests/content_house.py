@@ -28,7 +28,12 @@ from threadhouse.stores.centroid_projection import CentroidReport, refresh_centr
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.postgres import Database
-from threadhouse.stores.projection import PublishReport, publish_content, read_pointers
+from threadhouse.stores.projection import (
+    BeforeSwitch,
+    PublishReport,
+    publish_content,
+    read_pointers,
+)
 from threadhouse.stores.repair import repair_projection
 from threadhouse.stores.vector_cache import PostgresVectorCache
 from threadhouse.stores.vectors import open_reader, open_writer
@@ -43,6 +48,7 @@ UNITS, DOCUMENTS, CENTROIDS = (
 
 class PublishOptions(TypedDict, total=False):
     allowed_deletion_share: float | None
+    before_switch: BeforeSwitch
 
 
 @dataclass

@@ -56,6 +56,8 @@ GOOD = answer(THREAD, T1, "A/1@1", "A/2@1", "A/3@1", "A/4@1")
         (GOOD, answer(THREAD, T2, "B/1@1"), None, None),
         # It was another thread's answer that was called sufficient.
         (GOOD, answer(THREAD, T2, "B/1@1"), T2, None),
+        # Merged into another thread: all that was good is still there.
+        (GOOD, answer(THREAD, T2, *GOOD.units, "B/1@1"), T1, None),
         (GOOD, answer(THREAD, T1, "A/1@1"), None, Loss.PACK_SHRUNK),
         (GOOD, answer(THREAD, T1, "A/1@1", "A/2@1"), None, None),
         # A new revision of every unit is what a night is for.
@@ -72,6 +74,21 @@ def test_a_loss_is_something_that_a_reader_had(
     old: ReplayAnswer | None, new: ReplayAnswer, judged: ThreadId | None, loss: Loss | None
 ) -> None:
     assert compare_answers(question(judged=judged), old, new).loss is loss
+
+
+@pytest.mark.parametrize(
+    ("new", "loss"),
+    [
+        (answer(THREAD, T2, "B/1@1"), Loss.THREAD_GONE),
+        (answer(CANDIDATES, T2, "A/1@1", "B/1@1"), Loss.THREAD_GONE),
+        (answer(THREAD, T2, *GOOD.units), None),
+        (answer(FALLBACK, None, *GOOD.units), Loss.THREAD_LOST),
+    ],
+)
+def test_a_thread_that_is_gone_is_lost_unless_another_one_took_over_its_units(
+    new: ReplayAnswer, loss: Loss | None
+) -> None:
+    assert compare_answers(question(), GOOD, new, is_old_thread_gone=True).loss is loss
 
 
 @pytest.mark.parametrize(

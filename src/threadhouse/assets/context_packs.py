@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
+from threadhouse.assets.replay import replay
 from threadhouse.assets.source_tables import THREAD_TABLES
 from threadhouse.assets.thread_centroids import thread_centroids
 from threadhouse.assets.vectors import PublishConfig
@@ -22,7 +23,7 @@ from threadhouse.stores.pack_refresh import refresh_packs
     group_name="packs",
     kinds={"postgres"},
     owners=OWNERS,
-    deps=[thread_centroids, *THREAD_TABLES],
+    deps=[thread_centroids, replay, *THREAD_TABLES],
     code_version=PACK_VERSION,
     freshness_policy=FRESH_DAILY,
 )

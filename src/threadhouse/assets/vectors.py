@@ -18,6 +18,7 @@ from threadhouse.assets.automation import (
     retrying_transient_faults,
 )
 from threadhouse.assets.chunks import document_chunks, unit_chunks
+from threadhouse.resources.replays import Replays
 from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import (
     EmbedderResource,
@@ -42,6 +43,15 @@ class PublishConfig(dg.Config):
         description=(
             f"Lift the brake that stops a run which would delete more than {DEFAULT_DELETION_SHARE:.0%} of a collection."
         ),
+    )
+
+
+class SwitchConfig(PublishConfig):
+    """How far one publish may go that readers are switched over to."""
+
+    accept_losses: bool = Field(
+        default=False,
+        description="Go on when more recent questions than REPLAY_LOSS_SHARE would lose the answer they have.",
     )
 
 
@@ -75,15 +85,16 @@ class PublishConfig(dg.Config):
     pool=VECTOR_WRITER,
 )
 def content_vectors(
-    config: PublishConfig,
+    config: SwitchConfig,
     environment: EnvironmentResource,
     postgres: PostgresResource,
     vectors: VectorStoreResource,
     embedder: EmbedderResource,
+    replays: dg.ResourceParam[Replays],
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Both content collections, in step with Postgres: revokes first, grants next, content last."""
     with retrying_transient_faults():
-        database = postgres.open()
+        database, settings = postgres.open(), environment.settings()
         opened = embedder.open(database)
         with vectors.writer() as store:
             with database.connect() as connection:
@@ -93,8 +104,11 @@ def content_vectors(
                 store,
                 opened,
                 policy,
-                environment.settings().home,
+                settings.home,
                 allowed_deletion_share=None if config.allow_deletes else DEFAULT_DELETION_SHARE,
+                before_switch=lambda move: replays.before_switch(
+                    settings, database, opened, move, accept_losses=config.accept_losses
+                ),
                 progress=reporter("Embedding"),
             )
     yield from _materializations(report, opened.space)

@@ -24,7 +24,14 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from threadhouse import __version__
-from threadhouse.pipelines import cli_mcp, cli_policy, cli_query, cli_security, cli_token
+from threadhouse.pipelines import (
+    cli_mcp,
+    cli_policy,
+    cli_query,
+    cli_replay,
+    cli_security,
+    cli_token,
+)
 from threadhouse.pipelines.secret_masking import mask
 from threadhouse.retrieval.errors import ConfigurationError, LoadError, ThreadhouseError
 
@@ -135,8 +142,15 @@ def load(path: Path, *, mapping: Path | None, as_json: bool) -> None:
     is_flag=True,
     help="Go on when more than a fifth of what is published would be deleted.",
 )
+@click.option(
+    "--accept-losses",
+    is_flag=True,
+    help="Go on when too many recent questions would lose the answer they have.",
+)
 @_as_json
-def nightly(*, sample_if_empty: bool, allow_deletes: bool, as_json: bool) -> None:
+def nightly(
+    *, sample_if_empty: bool, allow_deletes: bool, accept_losses: bool, as_json: bool
+) -> None:
     """Run the whole nightly job now and say what was built.
 
     Chunks, vectors, centroids, context packs, event lake, rates and health report are brought up to date with Postgres.
@@ -152,6 +166,7 @@ def nightly(*, sample_if_empty: bool, allow_deletes: bool, as_json: bool) -> Non
         summary = run_nightly(
             settings,
             allow_deletes=allow_deletes,
+            accept_losses=accept_losses,
             progress=display.report,
             announce=display.announce,
         )
@@ -169,6 +184,7 @@ def nightly(*, sample_if_empty: bool, allow_deletes: bool, as_json: bool) -> Non
 cli_query.add_commands(cli)
 cli_policy.add_commands(cli)
 cli_security.add_commands(cli)
+cli_replay.add_commands(cli)
 cli_token.add_commands(cli)
 cli_mcp.add_commands(cli)
 

@@ -23,11 +23,13 @@ from threadhouse.assets.checks.quarantine_checks import nothing_is_quarantined
 from threadhouse.assets.chunks import document_chunks, unit_chunks
 from threadhouse.assets.context_packs import context_packs
 from threadhouse.assets.partitions import daily
+from threadhouse.assets.replay import gap_replay, replay
 from threadhouse.assets.retrieval_metrics import build_metric_assets
 from threadhouse.assets.source_tables import source_tables
 from threadhouse.assets.thread_centroids import thread_centroids
 from threadhouse.assets.vectors import content_vectors
 from threadhouse.pipelines.jobs import nightly_rebuild
+from threadhouse.pipelines.replays import QueryPathReplays
 from threadhouse.pipelines.schedules import build_nightly_schedule
 from threadhouse.resources.stores import (
     EmbedderResource,
@@ -49,6 +51,7 @@ def build_resources(home: str | None = None) -> Mapping[str, object]:
         "vectors": VectorStoreResource(environment=environment),
         "embedder": EmbedderResource(environment=environment),
         "lake": LakeResource(environment=environment),
+        "replays": QueryPathReplays(),
     }
 
 
@@ -72,6 +75,8 @@ def build_definitions(
             document_chunks,
             content_vectors,
             thread_centroids,
+            replay,
+            gap_replay,
             context_packs,
             *build_metric_assets(daily(settings.threadhouse_tz)),
         ],

@@ -126,6 +126,7 @@ def run_nightly(
     settings: Settings,
     *,
     allow_deletes: bool,
+    accept_losses: bool,
     progress: Callable[[str, int, int], None],
     announce: Callable[[str], None],
 ) -> NightlySummary:
@@ -141,7 +142,13 @@ def run_nightly(
     with advisory_lock(database, NIGHTLY_LOCK, "The nightly job is being run by"):
         if settings.embedding_model is None and settings.embedding_path is None:
             build_model(settings.home, progress=announce)
-        return _run(settings, database, allow_deletes=allow_deletes, progress=progress)
+        return _run(
+            settings,
+            database,
+            allow_deletes=allow_deletes,
+            accept_losses=accept_losses,
+            progress=progress,
+        )
 
 
 def _run(
@@ -149,6 +156,7 @@ def _run(
     database: Database,
     *,
     allow_deletes: bool,
+    accept_losses: bool,
     progress: Callable[[str, int, int], None],
 ) -> NightlySummary:
     days = nightly_days(database, EventLake.open(settings), settings.zone, datetime.now(UTC))
@@ -163,10 +171,13 @@ def _run(
                 resources=build_resources(str(settings.home)),
                 loggers={"console": logger},
             )
+            deletes, losses = {"allow_deletes": allow_deletes}, {"accept_losses": accept_losses}
             config = {
                 "ops": {
-                    step: {"config": {"allow_deletes": allow_deletes}}
-                    for step in ("content_vectors", "thread_centroids", "context_packs")
+                    "content_vectors": {"config": {**deletes, **losses}},
+                    "thread_centroids": {"config": deletes},
+                    "replay": {"config": losses},
+                    "context_packs": {"config": deletes},
                 },
                 # Named, because a run that names no logger gets Dagster's own, which writes to the terminal.
                 "loggers": {"console": {}},

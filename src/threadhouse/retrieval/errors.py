@@ -38,6 +38,10 @@ class LoadError(ThreadhouseError):
     """A path or a mapping cannot be loaded at all (a wrong row is quarantined instead)."""
 
 
+class AnalyticsError(ThreadhouseError):
+    """The analysts' file cannot answer: it is not there yet, or the statement is not one that it takes."""
+
+
 class EmbedderError(ThreadhouseError):
     """The embedding model produced something that is not a usable vector."""
 
@@ -183,3 +187,15 @@ class PolicyConflictError(ThreadhouseError):
 
 class PolicyWideningError(ThreadhouseError):
     """A policy would show somebody more than before, and nobody confirmed that."""
+
+
+class ReplayLossError(ThreadhouseError):
+    """Too many recent questions would lose the answer they have; nothing was switched over."""
+
+
+class ProposalUnknownError(ThreadhouseError):
+    """A proposal id that is nobody's; the list names them all."""
+
+
+class ProposalDecidedError(ThreadhouseError):
+    """A proposal was decided before, the other way; the message says by whom and why."""

@@ -20,7 +20,7 @@ MIN_LOSSES = 2
 """Below it nothing is stopped, whatever the share: in a hub with five questions a week one is a fifth of them."""
 
 KEPT_SHARE = 0.5
-"""A thread's pack with fewer of its units than this left is another pack: half of what a reader relied on is gone."""
+"""A pack in which fewer of the units are left than this is another answer: half of what a reader relied on is gone."""
 
 BY_THREAD = frozenset({ResolutionPath.THREAD, ResolutionPath.CANDIDATES})
 
@@ -75,8 +75,9 @@ class Loss(StrEnum):
 
     NOTHING_FOUND = "nothing_found"
     THREAD_LOST = "thread_lost"
-    SUFFICIENT_ANSWER_REPLACED = "sufficient_answer_replaced"
     PACK_SHRUNK = "pack_shrunk"
+    THREAD_GONE = "thread_gone"
+    SUFFICIENT_ANSWER_REPLACED = "sufficient_answer_replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,17 @@ class ReplayOutcome:
 
 
 def compare_answers(
-    question: ReplayQuestion, old: ReplayAnswer | None, new: ReplayAnswer
+    question: ReplayQuestion,
+    old: ReplayAnswer | None,
+    new: ReplayAnswer,
+    *,
+    is_old_thread_gone: bool = False,
 ) -> ReplayOutcome:
-    """Hold an answer against the one before."""
+    """Hold an answer against the one before.
+
+    Args:
+        is_old_thread_gone: The lane does not see the thread any more that answered before.
+    """
     if old is None:
         return ReplayOutcome(question, None, new, (), None)
     changed = {
@@ -107,24 +116,31 @@ def compare_answers(
         Change.TOP_UNIT: old.top_unit != new.top_unit,
     }
     changes = tuple(change for change, is_so in changed.items() if is_so)
-    return ReplayOutcome(question, old, new, changes, _loss(question, old, new))
+    loss = _loss(question, old, new, is_old_thread_gone=is_old_thread_gone)
+    return ReplayOutcome(question, old, new, changes, loss)
 
 
-def _loss(question: ReplayQuestion, old: ReplayAnswer, new: ReplayAnswer) -> Loss | None:
+def _loss(
+    question: ReplayQuestion, old: ReplayAnswer, new: ReplayAnswer, *, is_old_thread_gone: bool
+) -> Loss | None:
     if not old.units:
         return None
     if not new.units:
         return Loss.NOTHING_FOUND
     if old.path not in BY_THREAD:
         return None
-    if new.path not in BY_THREAD:
-        return Loss.THREAD_LOST
-    if old.thread_id != new.thread_id:
-        was_good = question.judged_sufficient is not None
-        is_what_was_good = question.judged_sufficient == old.thread_id
-        return Loss.SUFFICIENT_ANSWER_REPLACED if was_good and is_what_was_good else None
-    kept = len(old.addresses & new.addresses)
-    return Loss.PACK_SHRUNK if kept < KEPT_SHARE * len(old.addresses) else None
+    # A thread that was merged into another or renamed still gives its readers what they had.
+    is_another = len(old.addresses & new.addresses) < KEPT_SHARE * len(old.addresses)
+    was_called_good = question.judged_sufficient is not None and (
+        question.judged_sufficient == old.thread_id
+    )
+    reasons = (
+        (Loss.THREAD_LOST, new.path not in BY_THREAD),
+        (Loss.PACK_SHRUNK, is_another and old.thread_id == new.thread_id),
+        (Loss.THREAD_GONE, is_another and is_old_thread_gone),
+        (Loss.SUFFICIENT_ANSWER_REPLACED, is_another and was_called_good),
+    )
+    return next((loss for loss, applies in reasons if applies), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +192,7 @@ def judge_replay(
     old: Mapping[str, ReplayAnswer],
     new: Mapping[str, ReplayAnswer],
     loss_share_limit: float,
+    gone: Collection[tuple[Audience, ThreadId]] = frozenset(),
 ) -> ReplayVerdict:
     """Compare every question that was asked.
 
@@ -183,9 +200,15 @@ def judge_replay(
         old: By question key; those that were never asked before are missing.
         new: By question key.
         loss_share_limit: 0 to 1.
+        gone: Threads that answered before and that the lane does not see any more.
     """
     outcomes = tuple(
-        compare_answers(question, old.get(question.question_key), new[question.question_key])
+        compare_answers(
+            question,
+            before := old.get(question.question_key),
+            new[question.question_key],
+            is_old_thread_gone=before is not None and (question.lane, before.thread_id) in gone,
+        )
         for question in questions
         if question.question_key in new
     )

@@ -280,8 +280,9 @@ class RetrievalService:
         signals: PostgresThreadSignals,
         retrieval_policy: RetrievalPolicy | None = None,
         rerank_enabled: bool = True,
+        delivery: PackDelivery | None = None,
     ) -> None:
-        """``retrieval_policy`` stands for the one in force, to try numbers out."""
+        """``retrieval_policy`` stands for the one in force, to try numbers out; ``delivery`` for one that delivers."""
         self._connections = connections
         self._searcher = searcher
         self._embedder = embedder
@@ -289,7 +290,7 @@ class RetrievalService:
         self._retrieval_policy = retrieval_policy
         self._rerank_enabled = rerank_enabled
         self._live = PostgresLiveOwners(connections)
-        self._delivery = PackDelivery(connections)
+        self._delivery = delivery or PackDelivery(connections)
         self._records = QueryRecords(connections)
 
     @property

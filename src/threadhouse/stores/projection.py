@@ -170,7 +170,7 @@ def projection_lock(database: Database) -> AbstractContextManager[None]:
     return advisory_lock(database, PROJECTION_LOCK, "The projection is being written by")
 
 
-def publish_content(
+def publish_content(  # noqa: PLR0913  # what it works on, and who looks on while it does
     database: Database,
     vectors: VectorStore,
     embedder: CachedEmbedder,
@@ -189,8 +189,8 @@ def publish_content(
         home: Where the chunk tables are; an owner they do not know is cut on the spot.
         allowed_deletion_share: See ``retrieval.projection.check_deletion_brake``; None lifts the brake.
         repair: Owners to write again although the pointers say they are right, by collection.
-        before_switch: Called between steps 4 and 5 when there is something to switch to, with what moves the pointers of the database
-            that it is given. What it raises leaves readers where they are.
+        before_switch: Called between steps 4 and 5 when there is something to switch to, with a function that moves the pointers
+            in the database that it is given. What it raises leaves readers where they are.
         on_step: Called with the name of each step after it is durable. The crash tests kill the process in it.
         progress: Called with (chunks written so far, chunks to write).
 

@@ -160,6 +160,16 @@ def baseline_digest(connection: Connection[TupleRow]) -> str | None:
     return None if row is None else str(row[0])
 
 
+def promote_replay(connection: Connection[TupleRow], digest: str) -> bool:
+    """Let the newest replay of exactly this state, asked before the switch to it, be what later ones are held against.
+
+    False when there is none, or when it stopped the run.
+    """
+    return (
+        connection.execute(queries.load("replay_promote"), {"state_digest": digest}).rowcount == 1
+    )
+
+
 def baseline_answers(
     connection: Connection[TupleRow], question_keys: Sequence[str]
 ) -> dict[str, ReplayAnswer]:

@@ -102,6 +102,20 @@ class Settings(BaseSettings):
         default=True,
         description="False leaves hits in the order of their fused scores, in every collection.",
     )
+    # Fifty questions take two to three seconds of a night on which something changed.
+    replay_questions: int = Field(
+        default=50,
+        ge=0,
+        le=1000,
+        description="Recent questions that are asked again before anything is published; 0 asks none.",
+    )
+    # One in ten: a thread that somebody merges or retires costs a few, a broken hub costs most.
+    replay_loss_share: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Share of them that may lose their answer before the nightly stops and asks.",
+    )
     # Half a minute is longer than any publish step measured and short enough that a person still
     # waits for the message.
     lock_timeout_s: float = Field(

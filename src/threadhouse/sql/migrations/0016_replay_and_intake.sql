@@ -62,6 +62,13 @@ comment on column nao.thread_intake_proposal.queries is
   'Texts of its queries that their events still hold; what is deleted there is gone from here after the next night.';
 comment on column nao.thread_intake_proposal.thread_id is 'The draft thread that accepting it made.';
 
+create table nao.intake_refresh
+( is_only boolean primary key default true check (is_only)
+, questions_digest text not null
+, refreshed_at timestamptz not null default clock_timestamp()
+);
+comment on table nao.intake_refresh is 'What proposals were last made from; one row. The same questions are not grouped again.';
+
 create table cong.intake_policy
 ( policy_version int not null check (policy_version >= 1)
 , space_id text not null
