@@ -12,6 +12,7 @@ from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transien
 from threadhouse.assets.replay import replay
 from threadhouse.assets.source_tables import THREAD_TABLES
 from threadhouse.assets.thread_centroids import thread_centroids
+from threadhouse.assets.thread_health import thread_health
 from threadhouse.assets.vectors import PublishConfig
 from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import EmbedderResource, PostgresResource
@@ -23,7 +24,7 @@ from threadhouse.stores.pack_refresh import refresh_packs
     group_name="packs",
     kinds={"postgres"},
     owners=OWNERS,
-    deps=[thread_centroids, replay, *THREAD_TABLES],
+    deps=[thread_centroids, replay, thread_health, *THREAD_TABLES],
     code_version=PACK_VERSION,
     freshness_policy=FRESH_DAILY,
 )

@@ -22,11 +22,13 @@ from threadhouse.assets.checks.projection_checks import (
 from threadhouse.assets.checks.quarantine_checks import nothing_is_quarantined
 from threadhouse.assets.chunks import document_chunks, unit_chunks
 from threadhouse.assets.context_packs import context_packs
+from threadhouse.assets.gap_signals import gap_signals
 from threadhouse.assets.partitions import daily
 from threadhouse.assets.replay import gap_replay, replay
 from threadhouse.assets.retrieval_metrics import build_metric_assets
 from threadhouse.assets.source_tables import source_tables
 from threadhouse.assets.thread_centroids import thread_centroids
+from threadhouse.assets.thread_health import thread_health
 from threadhouse.assets.vectors import content_vectors
 from threadhouse.pipelines.jobs import nightly_rebuild
 from threadhouse.pipelines.replays import QueryPathReplays
@@ -75,6 +77,8 @@ def build_definitions(
             document_chunks,
             content_vectors,
             thread_centroids,
+            thread_health,
+            gap_signals,
             replay,
             gap_replay,
             context_packs,
