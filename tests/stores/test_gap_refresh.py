@@ -70,15 +70,17 @@ def gaps(database: Database) -> list[tuple[str, str, str, str, int]]:
 
 
 def items(database: Database) -> dict[str, list[str]]:
-    return {
-        name: [str(row[0]) for row in rows(database, statement)]
-        for name, statement in (
-            ("d3", "select status from nao.health_signal where kind = 'gap' order by status"),
-            ("d5", "select status from nao.decision_backlog_item order by status"),
-            ("d37", "select status from nao.governance_queue_item order by status"),
-            ("d4", "select status from nao.capability_intake_item order by status"),
-        )
-    }
+    found: dict[str, list[str]] = {"d3": [], "d5": [], "d37": [], "d4": []}
+    for name, status in rows(
+        database,
+        """select 'd3', status from nao.health_signal where kind = 'gap'
+           union all select 'd5', status from nao.decision_backlog_item
+           union all select 'd37', status from nao.governance_queue_item
+           union all select 'd4', status from nao.capability_intake_item
+           order by 1, 2""",
+    ):
+        found[name].append(status)
+    return found
 
 
 def contents(database: Database) -> list[list[tuple[Any, ...]]]:

@@ -25,6 +25,7 @@ import click
 
 from threadhouse import __version__
 from threadhouse.pipelines import (
+    cli_gaps,
     cli_mcp,
     cli_policy,
     cli_query,
@@ -184,6 +185,7 @@ def nightly(
 cli_query.add_commands(cli)
 cli_policy.add_commands(cli)
 cli_security.add_commands(cli)
+cli_gaps.add_commands(cli)
 cli_replay.add_commands(cli)
 cli_token.add_commands(cli)
 cli_mcp.add_commands(cli)
