@@ -15,14 +15,15 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import polars as pl
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.stats import binomtest
 
 from threadhouse.retrieval.events import EVENT_SCHEMA, EventType, RetrievalEvent, event_fault
 from threadhouse.retrieval.local_days import day_bounds, days_between, local_day, with_local_day
-from threadhouse.retrieval.metrics import LANES, RATES, count_rates, sum_rates
+from threadhouse.retrieval.metrics import COUNTED, LANES, sum_rates
+from warehouse_house import count_events, count_frame
 
 ZONE = ZoneInfo("America/New_York")
 # Four days around the autumn change: 24, 24, 25 and 24 hours.
@@ -41,6 +42,7 @@ JUDGEMENTS = {
     "sufficiency_verdict",
     "wrong_thread",
     "noisy_context",
+    "noisy_unit",
     "missing_thread_confirmed",
 }
 
@@ -57,13 +59,14 @@ def events(draw: st.DrawFn) -> list[Event]:
         thread = draw(st.sampled_from(["t1", "t2"]))
         if kind not in {"query", "suggestion", "rejection"} or path != "thread":
             thread = draw(st.sampled_from([thread, None])) if kind == "query" else thread
+        recurring = draw(st.sampled_from([None, True, False])) if kind == "query" else None
         occurred = START + timedelta(seconds=draw(st.integers(0, SPAN_S - 1)))
         rows.append(
             {
                 # Random order, yet unique: one id is one event, whatever it says.
                 "event_id": str(UUID(int=draw(st.integers(0, 2**20)) * 64 + number)),
                 "ingest_seq": number,
-                "event_version": 1,
+                "event_version": draw(st.sampled_from([1, 2])) if kind != "noisy_unit" else 2,
                 "occurred_at": occurred,
                 "ingested_at": occurred + timedelta(days=draw(st.integers(0, 900))),
                 "type": kind,
@@ -71,6 +74,8 @@ def events(draw: st.DrawFn) -> list[Event]:
                 "lane": draw(st.sampled_from(["customer", "partner", "employee", "ai_agent"])),
                 "thread_id": thread,
                 "resolution_path": path,
+                "unit_address": "Law/1" if kind == "noisy_unit" else None,
+                "is_recurring": recurring,
                 "sufficient": draw(st.booleans()) if kind == "sufficiency_verdict" else None,
                 "details": "{}",
             }
@@ -90,10 +95,18 @@ def what_became_of(
     suggested = {row["thread_id"] for row in known if row["type"] == "suggestion"}
     rejected = {row["thread_id"] for row in known if row["type"] == "rejection"}
     ruled = bool(verdicts)
-    wrong, noisy = "wrong_thread" in kinds, "noisy_context" in kinds
+    wrong, noisy = "wrong_thread" in kinds, bool(kinds & {"noisy_context", "noisy_unit"})
+    recurs = query["is_recurring"]
     searched, missing = "extra_search" in kinds, "missing_thread_confirmed" in kinds
     return [
         ("thread_hit_rate", thread, path == "thread", True, True),
+        (
+            "thread_hit_rate_recurring",
+            thread,
+            recurs is True and path == "thread",
+            recurs is True,
+            recurs is None,
+        ),
         ("fallback_vector_rate", thread, path == "fallback", True, True),
         ("context_sufficiency_rate", thread, ruled and verdicts[-1], ruled, packed or ruled),
         ("wrong_thread_rate", thread, matched and wrong, matched and judged, matched),
@@ -135,7 +148,7 @@ def oracle(rows: list[Event]) -> dict[tuple[date, str, str, str], tuple[int, int
 
     for day in DAYS:
         for lane in LANES:
-            for rate in RATES:
+            for rate in COUNTED:
                 tally[day, lane, "", rate.name]  # a defaultdict: the look-up adds it
     return {
         cell: (numerator, denominator, denominator == 0 and eligible > 0)
@@ -173,7 +186,13 @@ def as_cells(frame: pl.DataFrame) -> dict[tuple[date, str, str, str], tuple[int,
 
 @given(rows=events())
 def test_every_count_equals_the_oracle(rows: list[Event]) -> None:
-    assert as_cells(count_rates(as_frame(rows), DAYS)) == oracle(rows)
+    assert as_cells(count_frame(as_frame(rows), DAYS)) == oracle(rows)
+
+
+@settings(max_examples=5)
+@given(rows=events())
+def test_files_of_days_give_the_counts_of_the_oracle(rows: list[Event]) -> None:
+    assert as_cells(count_events(as_frame(rows), DAYS)) == oracle(rows)
 
 
 @given(rows=events(), seed=st.randoms(use_true_random=False))
@@ -182,13 +201,13 @@ def test_order_and_duplicates_of_events_change_nothing(
 ) -> None:
     again = rows + seed.sample(rows, len(rows) // 2)
     seed.shuffle(again)
-    assert count_rates(as_frame(again), DAYS).equals(count_rates(as_frame(rows), DAYS))
+    assert count_frame(as_frame(again), DAYS).equals(count_frame(as_frame(rows), DAYS))
 
 
 @given(rows=events())
 def test_days_add_up_to_their_range(rows: list[Event]) -> None:
     frame = as_frame(rows)
-    one_by_one = pl.concat([count_rates(frame, [day]) for day in DAYS])
+    one_by_one = pl.concat([count_frame(frame, [day]) for day in DAYS])
     whole: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for (_, lane, thread, metric), (numerator, denominator, _) in oracle(rows).items():
         whole[lane, thread, metric][0] += numerator
@@ -204,7 +223,7 @@ def test_days_add_up_to_their_range(rows: list[Event]) -> None:
 def test_lanes_add_up_to_overall(rows: list[Event]) -> None:
     by_lane: dict[tuple[date, str, str], list[int]] = defaultdict(lambda: [0, 0])
     overall: dict[tuple[date, str, str], list[int]] = {}
-    for (day, lane, thread, metric), cell in as_cells(count_rates(as_frame(rows), DAYS)).items():
+    for (day, lane, thread, metric), cell in as_cells(count_frame(as_frame(rows), DAYS)).items():
         if lane == "overall":
             overall[day, thread, metric] = list(cell[:2])
         else:
@@ -215,7 +234,7 @@ def test_lanes_add_up_to_overall(rows: list[Event]) -> None:
 
 @given(rows=events())
 def test_rates_and_intervals_follow_from_the_counts(rows: list[Event]) -> None:
-    for row in count_rates(as_frame(rows), DAYS).iter_rows(named=True):
+    for row in count_frame(as_frame(rows), DAYS).iter_rows(named=True):
         if not row["denominator"]:
             assert (row["rate"], row["wilson_low"], row["wilson_high"]) == (None, None, None)
             continue
@@ -227,7 +246,7 @@ def test_rates_and_intervals_follow_from_the_counts(rows: list[Event]) -> None:
 
 @given(
     kind=st.sampled_from([*EventType, "surprise"]),
-    version=st.integers(0, 2),
+    version=st.integers(0, 3),
     occurred_at=st.datetimes(
         min_value=datetime(1995, 1, 1),  # noqa: DTZ001  # hypothesis wants naive borders
         max_value=datetime(2205, 1, 1),  # noqa: DTZ001
@@ -239,6 +258,8 @@ def test_rates_and_intervals_follow_from_the_counts(rows: list[Event]) -> None:
     path=st.sampled_from([None, "thread", "none", "elsewhere"]),
     latency_ms=st.sampled_from([None, 0.0, 12.5, -1.0, math.nan, math.inf]),
     sufficient=st.sampled_from([None, True, False, "yes", 1]),
+    unit_address=st.sampled_from([None, "", "Law/1"]),
+    query_key=st.sampled_from([None, "", "what is a leave", "a" * 64, "A" * 64, "a" * 64 + "\n"]),
 )
 def test_writers_and_readers_refuse_the_same_events(
     kind: str,
@@ -250,6 +271,8 @@ def test_writers_and_readers_refuse_the_same_events(
     path: str | None,
     latency_ms: float | None,
     sufficient: object,
+    unit_address: str | None,
+    query_key: str | None,
 ) -> None:
     given_fields = {
         "event_id": str(UUID(int=1)),
@@ -261,6 +284,8 @@ def test_writers_and_readers_refuse_the_same_events(
         "thread_id": thread_id,
         "resolution_path": path,
         "latency_ms": latency_ms,
+        "unit_address": unit_address,
+        "query_key": query_key,
     }
     try:
         RetrievalEvent.model_validate(given_fields | {"details": {"sufficient": sufficient}})

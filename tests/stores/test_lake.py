@@ -21,10 +21,11 @@ from psycopg import sql
 from threadhouse.retrieval.errors import ConfigurationError, StoreLockedError
 from threadhouse.retrieval.events import EVENT_SCHEMA, RetrievalEvent
 from threadhouse.stores.lake import DayDigest, EventLake, compute_daily_metrics
-from threadhouse.stores.lake_extract import dirty_days, extract_days
+from threadhouse.stores.lake_extract import days_to_look_at, extract_days
 from threadhouse.stores.metrics_store import append_events
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
+from warehouse_house import FrameStream
 
 SAIGON = ZoneInfo("Asia/Ho_Chi_Minh")
 MORNING = datetime(2026, 11, 16, 3, tzinfo=UTC)  # 10:00 in Saigon
@@ -61,13 +62,25 @@ def verdict(at: datetime, query_id: UUID) -> RetrievalEvent:
 
 
 def ids_of(lake: EventLake, day: date) -> set[str]:
-    return set(lake.read_day(day)[0]["event_id"])
+    return set(lake.read_day(day)["event_id"])
 
 
-def frame(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame(
-        [{name: row.get(name) for name in EVENT_SCHEMA} for row in rows], schema=EVENT_SCHEMA
+def frame(rows: Sequence[dict[str, Any]]) -> FrameStream:
+    return FrameStream(
+        pl.DataFrame(
+            [{name: row.get(name) for name in EVENT_SCHEMA} for row in rows], schema=EVENT_SCHEMA
+        )
     )
+
+
+def an_event(number: int) -> dict[str, Any]:
+    return {
+        "event_id": str(UUID(int=number)),
+        "event_version": 1,
+        "type": "citation_check",
+        "occurred_at": MORNING,
+        "ingested_at": MORNING,
+    }
 
 
 def test_events_lie_under_the_local_day_and_not_the_utc_day(
@@ -82,6 +95,13 @@ def test_second_extract_writes_nothing(database: Database, lake: EventLake) -> N
     append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
     extract_days(database, lake, SAIGON)
     again = extract_days(database, lake, SAIGON)
+    assert (again.days_written, again.days_unchanged) == ((), 0)
+
+
+def test_every_day_is_held_against_postgres_when_asked(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
+    extract_days(database, lake, SAIGON)
+    again = extract_days(database, lake, SAIGON, recheck=True)
     assert (again.days_written, again.days_unchanged) == ((), 2)
 
 
@@ -122,13 +142,13 @@ def test_edited_event_reopens_its_day(database: Database, lake: EventLake) -> No
     extract_days(database, lake, SAIGON)
     with database.connect() as connection:
         connection.execute("update nao.retrieval_metric_event set lane = 'customer'")
-    assert list(dirty_days(database, lake, SAIGON).to_write) == [MONDAY]
+    assert days_to_look_at(database, lake, SAIGON) == (MONDAY,)
 
 
 def test_another_time_zone_makes_every_day_dirty(database: Database, lake: EventLake) -> None:
     append_events(database, [query(MORNING)])
     extract_days(database, lake, SAIGON)
-    assert list(dirty_days(database, lake, ZoneInfo("UTC")).to_write) == [MONDAY]
+    assert days_to_look_at(database, lake, ZoneInfo("UTC")) == (MONDAY,)
 
 
 def test_counting_days_of_another_time_zone_is_refused(database: Database, lake: EventLake) -> None:
@@ -223,14 +243,14 @@ def test_empty_text_and_missing_text_stay_different(database: Database, lake: Ev
         ],
     )
     extract_days(database, lake, SAIGON)
-    assert set(lake.read_day(MONDAY)[0]["reason"]) == {"", None, 'a "b",\n c'}
+    assert set(lake.read_day(MONDAY)["reason"]) == {"", None, 'a "b",\n c'}
 
 
 def test_instants_keep_their_microseconds(database: Database, lake: EventLake) -> None:
     instant = MORNING + timedelta(microseconds=123_457)
     append_events(database, [query(instant)])
     extract_days(database, lake, SAIGON)
-    assert lake.read_day(MONDAY)[0]["occurred_at"].to_list() == [instant]
+    assert lake.read_day(MONDAY)["occurred_at"].to_list() == [instant]
 
 
 def test_no_query_text_reaches_the_lake(database: Database, lake: EventLake) -> None:
@@ -249,26 +269,26 @@ def test_duckdb_reads_the_same_days(database: Database, lake: EventLake) -> None
     assert found == [(MONDAY, 2), (TUESDAY, 1)]
 
 
-def test_duplicates_in_a_frame_collapse_by_event_id_whatever_their_order(lake: EventLake) -> None:
-    first = {"event_id": "a", "ingest_seq": 1, "type": "query", "occurred_at": MORNING}
-    again = first | {"ingest_seq": 2}
-    with lake.writing():
-        lake.write_day(MONDAY, frame([again, first]), DayDigest("c", 2, 2, "0"))
-    assert lake.read_day(MONDAY)[0]["ingest_seq"].to_list() == [1]
-
-
 def test_leftover_of_a_killed_writer_is_invisible_and_replaced(lake: EventLake) -> None:
     folder = lake.file_of(MONDAY).parent
     folder.mkdir(parents=True)
     (folder / ".events.parquet.aside").write_bytes(b"half a file")
     assert lake.digests() == {}
     with lake.writing():
-        lake.write_day(MONDAY, frame([{"event_id": "a"}]), DayDigest("c", 1, 1, "0"))
+        lake.write_day(MONDAY, frame([an_event(1)]), DayDigest("c", 1, 1, "0"))
     assert [file.name for file in folder.iterdir()] == ["events.parquet"]
 
 
+def look(file: Path) -> tuple[int, str]:
+    """Events of a file and the state that it says it is, through one descriptor."""
+    with file.open("rb") as opened:
+        digest = json.loads(pl.read_parquet_metadata(opened)["threadhouse.day_digest"])
+        opened.seek(0)
+        return pl.read_parquet(opened, columns=["ingest_seq"]).height, digest["content_hash"]
+
+
 def test_reader_never_sees_half_a_day_while_it_is_replaced(lake: EventLake) -> None:
-    small, large = frame([{"event_id": "a"}]), frame([{"event_id": f"e{n}"} for n in range(5_000)])
+    small, large = frame([an_event(0)]), frame([an_event(n) for n in range(5_000)])
     with lake.writing():
         lake.write_day(MONDAY, small, DayDigest("c", 1, 1, "small"))
     stop = threading.Event()
@@ -282,10 +302,7 @@ def test_reader_never_sees_half_a_day_while_it_is_replaced(lake: EventLake) -> N
     writer = threading.Thread(target=keep_replacing)
     writer.start()
     try:
-        seen = {
-            (events.height, digest.content_hash if digest else "")
-            for events, digest in (lake.read_day(MONDAY) for _ in range(150))
-        }
+        seen = {look(lake.file_of(MONDAY)) for _ in range(150)}
     finally:
         stop.set()
         writer.join()
@@ -321,6 +338,116 @@ def test_a_damaged_day_file_is_written_again(
     os.truncate(lake.file_of(MONDAY), left)
     assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
     assert len(ids_of(lake, MONDAY)) == 1
+
+
+def test_only_days_since_the_last_extract_are_looked_at(
+    database: Database, lake: EventLake
+) -> None:
+    append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
+    extract_days(database, lake, SAIGON)
+    assert days_to_look_at(database, lake, SAIGON) == ()
+    append_events(database, [query(MORNING)])
+    assert days_to_look_at(database, lake, SAIGON) == (MONDAY,)
+
+
+def test_what_a_run_was_not_asked_for_stays_due(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
+    extract_days(database, lake, SAIGON, [TUESDAY])
+    assert days_to_look_at(database, lake, SAIGON) == (MONDAY,)
+
+
+def test_an_event_of_a_transaction_that_began_before_the_extract_is_not_missed(
+    database: Database, lake: EventLake
+) -> None:
+    slow = query(MORNING)
+    with database.connect() as writer:
+        writer.execute("select pg_current_xact_id()")
+        append_events(database, [query(MORNING + ONE_DAY)])
+        extract_days(database, lake, SAIGON)
+        writer.execute(
+            "insert into nao.retrieval_metric_event (event_id, occurred_at, type, query_id, lane, resolution_path) "
+            "values (%s, %s, 'query', %s, 'employee', 'none')",
+            (slow.event_id, slow.occurred_at, slow.query_id),
+        )
+    assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
+
+
+def test_deleted_event_leaves_the_lake(database: Database, lake: EventLake) -> None:
+    kept, gone = query(MORNING), query(MORNING)
+    append_events(database, [query(MORNING - ONE_DAY), kept, gone])
+    extract_days(database, lake, SAIGON)
+    with database.connect() as connection:
+        connection.execute(
+            "delete from nao.retrieval_metric_event where event_id = %s", (gone.event_id,)
+        )
+    assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
+    assert ids_of(lake, MONDAY) == {str(kept.event_id)}
+
+
+def test_an_event_moved_to_another_day_changes_both(database: Database, lake: EventLake) -> None:
+    moved = query(MORNING)
+    append_events(database, [query(MORNING), moved])
+    extract_days(database, lake, SAIGON)
+    with database.connect() as connection:
+        connection.execute(
+            "update nao.retrieval_metric_event set occurred_at = %s where event_id = %s",
+            (MORNING + ONE_DAY, moved.event_id),
+        )
+    assert extract_days(database, lake, SAIGON).days_written == (MONDAY, TUESDAY)
+
+
+def test_words_of_a_question_reopen_no_day(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING, query_text="mật")])
+    extract_days(database, lake, SAIGON)
+    with database.connect() as connection:
+        connection.execute("update nao.retrieval_metric_event set query_text = null")
+    assert days_to_look_at(database, lake, SAIGON) == ()
+
+
+def test_a_removed_day_file_is_written_again(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
+    extract_days(database, lake, SAIGON)
+    lake.file_of(MONDAY).unlink()
+    assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
+
+
+def test_another_database_is_looked_at_whole(
+    make_database: Callable[[], Database], lake: EventLake
+) -> None:
+    for database in (make_database(), make_database()):
+        append_events(database, [query(MORNING)])
+        assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
+
+
+def test_an_unreadable_state_means_a_look_at_every_day(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING)])
+    extract_days(database, lake, SAIGON)
+    (lake.root / "retrieval_metric_event" / ".extracted.json").write_text("{")
+    assert days_to_look_at(database, lake, SAIGON) == (MONDAY,)
+
+
+def test_a_writer_that_breaks_the_contract_all_day_fills_no_quarantine(
+    database: Database, lake: EventLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("threadhouse.stores.lake.FAULTS_NAMED", 3)
+    good = query(MORNING)
+    bad = [query(MORNING, event_id=UUID(int=number)) for number in range(8)]
+    append_events(database, [good, *bad])
+    with database.connect() as connection:
+        connection.execute(
+            "update nao.retrieval_metric_event set type = 'telepathy' where event_id <> %s",
+            (good.event_id,),
+        )
+    result = extract_days(database, lake, SAIGON)
+    with database.connect() as connection:
+        noted = connection.execute("select reason from nao.quarantined_item").fetchall()
+    assert (result.rows_written, result.quarantined, len(noted)) == (1, 8, 4)
+    assert ("5 more events of this day break the contract",) in noted
+
+
+def test_version_1_is_still_read(database: Database, lake: EventLake) -> None:
+    append_events(database, [query(MORNING, event_version=1)])
+    assert extract_days(database, lake, SAIGON).rows_written == 1
 
 
 @pytest.mark.skipif(not LATENESS.exists(), reason="needs ../shared/data/event_lateness")

@@ -16,19 +16,21 @@ from hypothesis import strategies as st
 from fixtures_postgres import new_database
 from property.test_metrics_properties import DAYS, FIRST, LAST, ZONE, as_cells, events, oracle
 from threadhouse.retrieval.events import RetrievalEvent
-from threadhouse.retrieval.metrics import LANES, RATES
+from threadhouse.retrieval.metrics import COUNTED, LANES
 from threadhouse.stores.lake import EventLake, compute_daily_metrics
 from threadhouse.stores.lake_extract import extract_days
 from threadhouse.stores.metrics_store import (
     StoredMetrics,
     append_events,
+    count_days,
     days_due,
     read_daily_metrics,
+    restated_because,
     store_daily_metrics,
 )
 from threadhouse.stores.postgres import Database
 
-EVERY_ROW = len(LANES) * len(RATES)
+EVERY_ROW = len(LANES) * len(COUNTED)
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +54,9 @@ def as_event(row: dict[str, Any]) -> RetrievalEvent:
     return RetrievalEvent.model_validate(own | {"details": details})
 
 
-def run_night(database: Database, lake: EventLake, reason: str = "late events") -> StoredMetrics:
+def run_night(database: Database, lake: EventLake) -> StoredMetrics:
     extract_days(database, lake, ZONE)
-    due = days_due(database, lake)
-    return store_daily_metrics(database, compute_daily_metrics(lake, due, ZONE), reason)
+    return count_days(database, lake, ZONE, days_due(database, lake))
 
 
 def a_query(number: int, day: date = FIRST, **fields: object) -> RetrievalEvent:
@@ -100,17 +101,44 @@ def test_late_event_restates_only_the_figures_it_changes(
     append_events(database, [a_query(1)])
     run_night(database, lake)
     append_events(database, [a_query(2, resolution_path="fallback", thread_id=None)])
-    run_night(database, lake, "one late query")
+    run_night(database, lake)
     with database.connect() as connection:
         restated = connection.execute(
             "select distinct metric, lane, revision, restated_reason from nao.retrieval_metric_aggregate "
             "where revision > 1 order by 1, 2"
         ).fetchall()
     assert restated == [
-        (metric, lane, 2, "one late query")
+        (metric, lane, 2, "late events: 1 more")
         for metric in ("fallback_vector_rate", "thread_hit_rate")
         for lane in ("employee", "overall")
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (None, ("e UTC 1 1 9", "r"), "counted for the first time"),
+        (("e UTC 1 1 9", "q"), ("e UTC 1 1 9", "r"), "the counting rule q became r"),
+        (("", "r"), ("e UTC 1 1 9", "r"), "events of the day arrived"),
+        (("e UTC 1 1 9", "r"), ("", "r"), "events of the day were removed or moved"),
+        (
+            ("e UTC 1 1 9", "r"),
+            ("e Asia/Tokyo 1 1 9", "r"),
+            "the rules of days e UTC became e Asia/Tokyo",
+        ),
+        (("e UTC 1 1 9", "r"), ("e UTC 2501 7 8", "r"), "late events: 2,500 more"),
+        (
+            ("e UTC 3 3 9", "r"),
+            ("e UTC 3 3 8", "r"),
+            "events of the day were corrected, removed or moved",
+        ),
+    ],
+)
+def test_a_restatement_says_what_changed(
+    before: tuple[str, str] | None, after: tuple[str, str], reason: str
+) -> None:
+    assert restated_because(before, after) == reason
+    assert restated_because(before, after, "backfill") == f"backfill: {reason}"
 
 
 def test_thread_that_loses_its_events_loses_its_rows(database: Database, lake: EventLake) -> None:

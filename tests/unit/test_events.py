@@ -11,7 +11,10 @@ import pytest
 from pydantic import ValidationError
 
 from threadhouse.retrieval.events import (
+    EVENT_VERSION,
+    READABLE_VERSIONS,
     REQUIRED_FIELDS,
+    TYPES_SINCE,
     EventType,
     RetrievalEvent,
     event_id_from,
@@ -32,7 +35,10 @@ QUERY: dict[str, object] = {
     "change",
     [
         {"type": "telepathy"},
-        {"event_version": 2},
+        {"event_version": 3},
+        {"type": "noisy_unit"},
+        {"type": "noisy_unit", "unit_address": "Law/1", "event_version": 1},
+        {"query_key": "what is a leave"},
         {"lane": None},
         {"lane": "everybody"},
         {"resolution_path": "thread"},
@@ -75,10 +81,19 @@ def test_documentation_lists_every_field() -> None:
     assert re.findall(r"^\| `(\w+)` \|", section, re.M) == list(RetrievalEvent.model_fields)
 
 
+def test_documentation_names_the_versions() -> None:
+    text = DOCS.read_text("utf-8")
+    assert text.startswith(f"# Retrieval events, version {EVENT_VERSION}\n")
+    assert f"Readers understand {' and '.join(map(str, sorted(READABLE_VERSIONS)))}" in text
+
+
 def test_documentation_lists_every_type_with_what_it_needs() -> None:
-    section = DOCS.read_text("utf-8").partition("## Types")[2]
-    rows = re.findall(r"^\| `(\w+)` \| .+? \| (.*?) ?\|$", section, re.M)
+    section = DOCS.read_text("utf-8").partition("## Types")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\d) \| .+? \| (.*?) ?\|$", section, re.M)
     documented = {
-        kind: tuple(re.findall(r"`([\w.]+)`", needs.partition(";")[0])) for kind, needs in rows
+        kind: (int(since), tuple(re.findall(r"`([\w.]+)`", needs.partition(";")[0])))
+        for kind, since, needs in rows
     }
-    assert documented == {kind.value: needs for kind, needs in REQUIRED_FIELDS.items()}
+    assert documented == {
+        kind.value: (TYPES_SINCE.get(kind, 1), needs) for kind, needs in REQUIRED_FIELDS.items()
+    }

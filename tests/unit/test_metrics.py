@@ -15,12 +15,12 @@ from threadhouse.retrieval.events import EVENT_SCHEMA
 from threadhouse.retrieval.local_days import day_bounds, local_day, with_local_day
 from threadhouse.retrieval.metrics import (
     AGGREGATE_SCHEMA,
+    COUNTED,
     LANES,
-    RATES,
-    count_rates,
     sum_rates,
     wilson_interval,
 )
+from warehouse_house import count_events, uuid_of
 
 DAY = date(2026, 11, 16)
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -30,11 +30,23 @@ Row = dict[str, object]
 
 
 def _event(kind: str, query: str | None, **fields: object) -> Row:
-    return {"type": kind, "query_id": query, "lane": "employee", "occurred_at": NOON, **fields}
+    return {
+        "type": kind,
+        "query_id": query and uuid_of(query),
+        "lane": "employee",
+        "occurred_at": NOON,
+        # The day of its query, which these tests ask at noon.
+        "attributed_at": NOON,
+        "ingested_at": NOON,
+        "event_version": 2,
+        **fields,
+    }
 
 
 def _frame(*rows: Row, day: date = DAY) -> pl.DataFrame:
-    complete = [{"event_id": f"e{n:03}", "local_day": day, **row} for n, row in enumerate(rows)]
+    complete = [
+        {"event_id": uuid_of(f"e{n:03}"), "local_day": day, **row} for n, row in enumerate(rows)
+    ]
     schema = {**EVENT_SCHEMA, "local_day": pl.Date}
     return pl.DataFrame(
         [{name: row.get(name) for name in schema} for row in complete], schema=schema
@@ -93,6 +105,15 @@ TWO_QUERIES = (
             (1, 1),
         ),
         (
+            "noisy_context_rate",
+            (
+                _event("pack_delivered", "q1"),
+                _event("noisy_unit", "q1", unit_address="Law/1"),
+                _event("noisy_unit", "q1", unit_address="Law/2"),
+            ),
+            (1, 1),
+        ),
+        (
             "agent_extra_search_rate",
             (
                 _event("pack_delivered", "q1"),
@@ -116,20 +137,20 @@ TWO_QUERIES = (
 def test_rate_divides_exactly_what_the_docs_say(
     metric: str, follow_ups: tuple[Row, ...], expected: tuple[int, int]
 ) -> None:
-    rates = count_rates(_frame(*TWO_QUERIES, *follow_ups), [DAY])
+    rates = count_events(_frame(*TWO_QUERIES, *follow_ups), [DAY])
     assert _counts(rates, metric) == expected
 
 
 def test_day_without_events_has_every_lane_and_rate_with_null_and_not_zero() -> None:
-    rates = count_rates(_frame(), [DAY])
-    assert rates.height == len(LANES) * len(RATES)
+    rates = count_events(_frame(), [DAY])
+    assert rates.height == len(LANES) * len(COUNTED)
     assert rates["rate"].null_count() == rates.height
     assert set(rates["denominator"]) == {0}
     assert not rates["requires_instrumentation"].any()
 
 
 def test_unreported_denominator_is_unknown_and_asks_for_instrumentation() -> None:
-    cell = _cell(count_rates(_frame(*TWO_QUERIES), [DAY]), "wrong_thread_rate")
+    cell = _cell(count_events(_frame(*TWO_QUERIES), [DAY]), "wrong_thread_rate")
     assert (cell["denominator"], cell["rate"], cell["requires_instrumentation"]) == (
         None,
         None,
@@ -138,53 +159,58 @@ def test_unreported_denominator_is_unknown_and_asks_for_instrumentation() -> Non
 
 
 def test_last_verdict_wins_whatever_the_order_of_arrival() -> None:
-    earlier = _event("sufficiency_verdict", "q1", sufficient=True, event_id="v1")
+    earlier = _event("sufficiency_verdict", "q1", sufficient=True, event_id=uuid_of("v1"))
     later = _event(
         "sufficiency_verdict",
         "q1",
         sufficient=False,
-        event_id="v2",
+        event_id=uuid_of("v2"),
         occurred_at=NOON + timedelta(hours=1),
     )
-    rates = count_rates(_frame(later, earlier, *TWO_QUERIES), [DAY])
+    rates = count_events(_frame(later, earlier, *TWO_QUERIES), [DAY])
     assert _counts(rates, "context_sufficiency_rate") == (0, 1)
 
 
 def test_follow_up_takes_lane_and_thread_from_its_query() -> None:
     stray = _event("wrong_thread", "q1", lane="customer", thread_id="t9")
-    rates = count_rates(_frame(*TWO_QUERIES, stray), [DAY])
+    rates = count_events(_frame(*TWO_QUERIES, stray), [DAY])
     assert _counts(rates, "wrong_thread_rate", "employee", "t1") == (1, 1)
     assert _counts(rates, "wrong_thread_rate", "customer") == (0, 0)
 
 
 def test_event_of_an_unknown_query_counts_nowhere() -> None:
-    rates = count_rates(_frame(_event("wrong_thread", "q7"), _event("pack_delivered", "q7")), [DAY])
+    rates = count_events(
+        _frame(_event("wrong_thread", "q7"), _event("pack_delivered", "q7")), [DAY]
+    )
     assert rates["numerator"].sum() == 0
     assert set(rates["denominator"]) == {0}
 
 
 def test_no_rate_is_ever_nan_or_infinite() -> None:
-    rates = count_rates(_frame(*TWO_QUERIES), [DAY, DAY + timedelta(days=1)])
+    rates = count_events(_frame(*TWO_QUERIES), [DAY, DAY + timedelta(days=1)])
     shares = rates.select("rate", "wilson_low", "wilson_high").unpivot()["value"].drop_nulls()
     assert shares.is_between(0, 1).all()
 
 
 def test_result_has_the_declared_schema() -> None:
-    assert dict(count_rates(_frame(*TWO_QUERIES), [DAY]).schema) == dict(AGGREGATE_SCHEMA)
+    assert dict(count_events(_frame(*TWO_QUERIES), [DAY]).schema) == dict(AGGREGATE_SCHEMA)
 
 
 def test_range_adds_counts_and_never_averages_rates() -> None:
     second = DAY + timedelta(days=1)
     hits = [_event("query", f"h{n}", resolution_path="thread", thread_id="t1") for n in range(9)]
     daily = pl.concat(
-        [count_rates(_frame(*TWO_QUERIES), [DAY]), count_rates(_frame(*hits, day=second), [second])]
+        [
+            count_events(_frame(*TWO_QUERIES), [DAY]),
+            count_events(_frame(*hits, day=second), [second]),
+        ]
     )
     cell = _cell(sum_rates(daily), "thread_hit_rate")
     assert (cell["numerator"], cell["denominator"], cell["rate"]) == (10, 11, 10 / 11)
 
 
 def test_range_without_any_report_still_asks_for_instrumentation() -> None:
-    cell = _cell(sum_rates(count_rates(_frame(*TWO_QUERIES), [DAY])), "wrong_thread_rate")
+    cell = _cell(sum_rates(count_events(_frame(*TWO_QUERIES), [DAY])), "wrong_thread_rate")
     assert (cell["denominator"], cell["requires_instrumentation"]) == (None, True)
 
 
@@ -244,7 +270,7 @@ def test_both_half_past_ones_of_an_autumn_night_are_on_one_day() -> None:
 def test_documentation_names_each_rate_with_its_numerator_and_denominator() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", DOCS.read_text("utf-8"), re.M)
     assert rows == [
-        (rate.name, rate.meaning, rate.numerator_text, rate.denominator_text) for rate in RATES
+        (rate.name, rate.meaning, rate.numerator_text, rate.denominator_text) for rate in COUNTED
     ]
 
 
@@ -254,11 +280,11 @@ def test_documentation_names_each_target() -> None:
     documented = {
         (metric, lane): float(percent) / 100
         for metric, lanes, percent in found
-        for lane in (["ai_agent"] if lanes == "`ai_agent`" else set(LANES) - {"ai_agent"})
+        for lane in (["ai_agent"] if lanes == "`ai_agent`" else LANES)
     }
     assert documented == {
         (rate.name, lane): rate.target_for(lane)
-        for rate in RATES
+        for rate in COUNTED
         for lane in LANES
         if rate.target_for(lane) is not None
     }

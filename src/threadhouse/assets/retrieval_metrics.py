@@ -18,9 +18,8 @@ from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import EnvironmentResource, LakeResource, PostgresResource
 from threadhouse.retrieval.events import EVENT_VERSION
 from threadhouse.retrieval.metrics import METRICS_VERSION, OVERALL
-from threadhouse.stores.lake import compute_daily_metrics
 from threadhouse.stores.lake_extract import extract_days
-from threadhouse.stores.metrics_store import days_due, read_daily_metrics, store_daily_metrics
+from threadhouse.stores.metrics_store import count_days, days_due, read_daily_metrics
 from threadhouse.stores.report_refresh import refresh_reports
 
 
@@ -111,12 +110,12 @@ def _build_metric_assets(daily: dg.DailyPartitionsDefinition) -> list[dg.AssetsD
         with retrying_transient_faults():
             database, events = postgres.open(), lake.open()
             due = days_due(database, events, days)
-            rates = compute_daily_metrics(events, due, environment.settings().zone)
-            stored = store_daily_metrics(database, rates, "events of the day changed")
+            report = reporter("Counting days")
+            stored = count_days(database, events, environment.settings().zone, due, progress=report)
             shown = read_daily_metrics(database, min(days), max(days), OVERALL)
         return dg.MaterializeResult(
             metadata={
-                "dagster/partition_row_count": rates.height,
+                "dagster/partition_row_count": stored.rows,
                 "days_counted": ", ".join(map(str, due)) or "none",
                 "rows_inserted": stored.inserted,
                 "rows_restated": stored.restated,

@@ -19,7 +19,7 @@ from threadhouse.pipelines.jobs import nightly_rebuild
 from threadhouse.resources.stores import EnvironmentResource, LakeResource, PostgresResource
 from threadhouse.retrieval.local_days import local_day
 from threadhouse.stores.lake import EventLake
-from threadhouse.stores.lake_extract import dirty_days
+from threadhouse.stores.lake_extract import days_to_look_at
 from threadhouse.stores.metrics_store import days_due
 from threadhouse.stores.postgres import Database
 
@@ -35,8 +35,7 @@ def nightly_days(
     Days before ``assets.partitions.FIRST_DAY`` have no partition and are left out.
     """
     yesterday = local_day(now, zone) - timedelta(days=1)
-    dirty = dirty_days(database, lake, zone)
-    behind = {*dirty.to_write, *dirty.to_remove, *days_due(database, lake), yesterday}
+    behind = {*days_to_look_at(database, lake, zone), *days_due(database, lake), yesterday}
     first, today = date.fromisoformat(FIRST_DAY), local_day(now, zone)
     kept = [day for day in behind if first <= day <= today]
     return min(kept), max(kept)

@@ -25,7 +25,8 @@ def mask(text: str) -> str:
 def _secrets() -> list[str]:
     from urllib.parse import quote, unquote, urlsplit
 
-    found = [os.environ.get(name, "") for name in ("QDRANT_API_KEY", "THREADHOUSE_TOKEN")]
+    secrets = ("QDRANT_API_KEY", "QUERY_KEY_SECRET", "THREADHOUSE_TOKEN")
+    found = [os.environ.get(name, "") for name in secrets]
     for variable in ("DATABASE_URL", "LAKE_URL", "QDRANT_URL"):
         address = os.environ.get(variable, "")
         try:

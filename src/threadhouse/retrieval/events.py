@@ -18,10 +18,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, mod
 
 from threadhouse.retrieval.models import Audience
 
-EVENT_VERSION: Final = 1
-"""What writers stamp."""
+EVENT_VERSION: Final = 2
+"""What writers stamp. Version 2 brought ``noisy_unit``, `unit_address`, `query_key` and `is_recurring`."""
 
-READABLE_VERSIONS: Final = frozenset({1})
+READABLE_VERSIONS: Final = frozenset({1, 2})
 """What readers still understand; anything else is quarantined rather than guessed at."""
 
 EARLIEST_EVENT_AT: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -40,6 +40,7 @@ class EventType(StrEnum):
     SUFFICIENCY_VERDICT = "sufficiency_verdict"
     WRONG_THREAD = "wrong_thread"
     NOISY_CONTEXT = "noisy_context"
+    NOISY_UNIT = "noisy_unit"
     MISSING_THREAD_CONFIRMED = "missing_thread_confirmed"
     EXTRA_SEARCH = "extra_search"
     SUGGESTION = "suggestion"
@@ -62,6 +63,7 @@ REQUIRED_FIELDS: Final[dict[EventType, tuple[str, ...]]] = {
     EventType.SUFFICIENCY_VERDICT: ("query_id", "details.sufficient"),
     EventType.WRONG_THREAD: ("query_id",),
     EventType.NOISY_CONTEXT: ("query_id",),
+    EventType.NOISY_UNIT: ("query_id", "unit_address"),
     EventType.MISSING_THREAD_CONFIRMED: ("query_id",),
     EventType.EXTRA_SEARCH: ("query_id",),
     EventType.SUGGESTION: ("query_id", "thread_id"),
@@ -69,6 +71,12 @@ REQUIRED_FIELDS: Final[dict[EventType, tuple[str, ...]]] = {
     EventType.CITATION_CHECK: (),
 }
 """What an event of each type must carry besides the common fields."""
+
+TYPES_SINCE: Final[dict[EventType, int]] = {EventType.NOISY_UNIT: 2}
+"""Version that brought a type; those that are not named here have been there from the start."""
+
+QUERY_KEY_PATTERN: Final = r"^[0-9a-f]{64}$"
+"""A `query_key` is a SHA-256 in hexadecimal digits; anything else might be a question in disguise."""
 
 EVENT_SCHEMA: Final = pl.Schema(
     {
@@ -86,6 +94,9 @@ EVENT_SCHEMA: Final = pl.Schema(
         "resolution_path": pl.String,
         "reason": pl.String,
         "latency_ms": pl.Float64,
+        "unit_address": pl.String,
+        "query_key": pl.String,
+        "is_recurring": pl.Boolean,
         "sufficient": pl.Boolean,
         "details": pl.String,
     }
@@ -117,6 +128,9 @@ class RetrievalEvent(BaseModel):
     reason: str | None = None
     latency_ms: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
     query_text: str | None = None
+    unit_address: Annotated[str | None, Field(min_length=1)] = None
+    query_key: Annotated[str | None, Field(pattern=QUERY_KEY_PATTERN)] = None
+    is_recurring: bool | None = None
     details: dict[str, JsonValue] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -128,6 +142,9 @@ class RetrievalEvent(BaseModel):
             raise ValueError(message)
         if not EARLIEST_EVENT_AT <= self.occurred_at < LATEST_EVENT_AT:
             message = "occurred_at is not an instant between 2000 and 2200"
+            raise ValueError(message)
+        if self.event_version < TYPES_SINCE.get(self.type, 1):
+            message = f"version {self.event_version} of the contract has no type {self.type}"
             raise ValueError(message)
         if _holds_nul(self.model_dump(mode="json")):
             message = "a text holds a NUL character, which no database keeps"
@@ -157,7 +174,7 @@ class RetrievalEvent(BaseModel):
 def event_fault() -> pl.Expr:
     """Why a row of `EVENT_SCHEMA` breaks the contract, as ``field: reason``; null when it keeps it.
 
-    The same rules as `RetrievalEvent`, for frames: a day of events is not read row by row.
+    The same rules as `RetrievalEvent`, for frames and lazy frames: a day of events is not read row by row.
     """
     rules: list[tuple[pl.Expr, str]] = [
         (
@@ -182,11 +199,16 @@ def event_fault() -> pl.Expr:
             "resolution_path: not a path that is known",
         ),
         (pl.col("thread_id") == "", "thread_id: empty"),
+        (pl.col("unit_address") == "", "unit_address: empty"),
+        (~pl.col("query_key").str.contains(QUERY_KEY_PATTERN), "query_key: not a key"),
         (
             (pl.col("latency_ms") < 0) | ~pl.col("latency_ms").is_finite(),
             "latency_ms: not a number of milliseconds",
         ),
     ]
+    for kind, version in TYPES_SINCE.items():
+        too_old = (pl.col("type") == kind.value) & (pl.col("event_version") < version)
+        rules.append((too_old, f"type: not one of an event_version before {version}"))
     for kind, names in REQUIRED_FIELDS.items():
         for name in names:
             column = name.removeprefix("details.")

@@ -536,14 +536,14 @@ def _check_packs(connection: Connection[TupleRow], space: VectorSpace | None) ->
 def _check_event_days(database: Database, settings: Settings) -> Finding:
     """Days whose events are not in the lake as they are now, or whose rates were counted from other events."""
     from threadhouse.stores.lake import EventLake
-    from threadhouse.stores.lake_extract import dirty_days
+    from threadhouse.stores.lake_extract import days_to_look_at
     from threadhouse.stores.metrics_store import days_due
 
     lake = EventLake.open(settings)
-    dirty = dirty_days(database, lake, settings.zone)
-    due = {*dirty.to_write, *dirty.to_remove, *days_due(database, lake)}
-    total = dirty.unchanged + len(dirty.to_write)
-    detail = f"{total:,} local days with events, {len(due):,} not counted since they last changed"
+    changed = days_to_look_at(database, lake, settings.zone)
+    due = {*changed, *days_due(database, lake)}
+    total = len({*lake.digests(), *changed})
+    detail = f"{total:,} local days with events, {len(due):,} that may have changed since they were last counted"
     if not due:
         return Finding(Section.STALE, "metric days", State.OK, detail)
     return Finding(Section.STALE, "metric days", State.WARN, detail, "run threadhouse nightly")

@@ -1,42 +1,69 @@
 """The event lake: one Parquet file per local day, and the counting that reads it.
 
-Belongs here: where day files lie, how one replaces another, what state of the day each one holds.
-Does not belong here: getting events out of Postgres (``stores.lake_extract``), what the rates mean
-(``retrieval.metrics``).
+Belongs here: where day files lie, how one replaces another, what state of the day each one holds, how far the lake has come.
+Does not belong here: getting events out of Postgres (``stores.lake_extract``), what the rates mean (``retrieval.metrics``).
 
-A day is one file, and its digest lies inside it, in the footer: a rename puts both in place or
-neither, so a reader never meets half a day and a killed writer leaves nothing to repair.
+A day is one file, and its digest lies inside it, in the footer: a rename puts both in place or neither, so a reader never meets
+half a day and a killed writer leaves nothing to repair. DuckDB writes and reads files in a stream, so that memory is bounded
+however many events a day has.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Iterable, Sequence
+import shutil
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import polars as pl
+import psutil
 from filelock import FileLock, Timeout
 
 from threadhouse.retrieval.errors import ConfigurationError, StoreLockedError
-from threadhouse.retrieval.events import EVENT_SCHEMA
-from threadhouse.retrieval.metrics import AGGREGATE_SCHEMA, EVENT_COLUMNS, count_rates
+from threadhouse.retrieval.events import EVENT_SCHEMA, event_fault
+from threadhouse.retrieval.metrics import AGGREGATE_SCHEMA, FACT_SCHEMA, count_rates
+from threadhouse.stores import queries
 
 if TYPE_CHECKING:
+    import duckdb
+
+    from threadhouse.stores.arrow_copies import ArrowStream
     from threadhouse.stores.settings import Settings
 
 TABLE: Final = "retrieval_metric_event"
 DIGEST_KEY: Final = "threadhouse.day_digest"
 DAY_FILE: Final = "events.parquet"
+STATE_FILE: Final = ".extracted.json"
 
-BATCH_ROWS: Final = 500_000
-"""Days are counted together up to this many events: about 100 MB, and a call costs more than a row."""
+MEMORY_LIMIT: Final = "900MB"
+"""What DuckDB may hold before it goes on in files. With Python and polars beside it a process stays below 1.5 GB."""
+
+BATCH_ROWS: Final = 3_000_000
+"""Days are counted together up to this many events: a call costs as much as thousands of rows, and so many still fit."""
+
+
+FAULTS_NAMED: Final = 1_000
+"""Faulty events of a day that are noted one by one. A writer that breaks the contract breaks it all day: the rest is a number."""
+
+_SPILL: Final = ".spill-"
+
+OnFaults = Callable[[Sequence["FaultyEvent"], int], None]
+
+OnStep = Callable[[str], None]
+"""Told the name of each step that has just been done."""
+
+
+def no_step(name: str) -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +82,49 @@ class DayDigest:
     def key(self) -> str:
         """All of it as one line, to be kept beside what was derived from the day."""
         return f"{self.contract} {self.event_count} {self.max_ingest_seq} {self.content_hash}"
+
+    @classmethod
+    def from_key(cls, key: str) -> DayDigest | None:
+        """The digest of a `key`; None for an empty one, which says that there was no file."""
+        contract, _, numbers = key.partition(" ")
+        zone, _, numbers = numbers.partition(" ")
+        parts = numbers.split()
+        if len(parts) != 3:  # noqa: PLR2004  # count, sequence number, hash
+            return None
+        return cls(f"{contract} {zone}", int(parts[0]), int(parts[1]), parts[2])
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractState:
+    """How far the lake has followed a database.
+
+    ``since`` is the transaction from which on changes may be missing, ``pending`` are days that were found changed and were not
+    written yet, ``days`` those that had a file afterwards.
+    """
+
+    contract: str
+    database: str
+    since: str
+    seen_at: str
+    pending: tuple[str, ...]
+    days: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDay:
+    """Events of a day that are in its file, and those that were left out."""
+
+    rows: int
+    faulty: int
+
+
+@dataclass(frozen=True, slots=True)
+class FaultyEvent:
+    """An event that breaks the contract, and why, as ``field: reason``."""
+
+    event_id: str
+    fault: str
+    summary: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +180,52 @@ class EventLake:
         except (FileNotFoundError, pl.exceptions.ComputeError, KeyError):
             return None
 
-    def read_day(
-        self, day: date, columns: Sequence[str] = tuple(EVENT_SCHEMA)
-    ) -> tuple[pl.DataFrame, DayDigest | None]:
-        """Events of one day with the state they are, both of one version of the file."""
-        schema = pl.Schema({name: EVENT_SCHEMA[name] for name in columns})
+    def state(self) -> ExtractState | None:
+        """How far the lake has followed its database; None when it never has, or when nobody can read what it says."""
         try:
-            # One descriptor for both reads: a rename in between leaves it on the old version.
-            with self.file_of(day).open("rb") as file:
-                digest = _digest_in(file)
-                file.seek(0)
-                events = pl.read_parquet(file, columns=list(columns))
-        except FileNotFoundError:
-            return pl.DataFrame(schema=schema), None
-        return events.cast(schema), digest
+            found = json.loads((self.root / TABLE / STATE_FILE).read_text(encoding="utf-8"))
+            pending, days = tuple(found.pop("pending")), tuple(found.pop("days"))
+            return ExtractState(**found, pending=pending, days=days)
+        except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def keep_state(self, state: ExtractState) -> None:
+        """Remember how far the lake has come. Needs `writing`, and every day file in place."""
+        target = self.root / TABLE / STATE_FILE
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = target.with_name(f"{STATE_FILE}.aside")
+        aside.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
+        replace_durably(aside, target)
+
+    def read_day(self, day: date) -> pl.DataFrame:
+        """Events of one day, `EVENT_SCHEMA`, in the order of their arrival. Whole in memory: for tests and single looks."""
+        if not self.file_of(day).exists():
+            return pl.DataFrame(schema=EVENT_SCHEMA)
+        with self.working() as connection:
+            found = connection.sql(
+                query_text("lake_read_days"), params={"files": [str(self.file_of(day))]}
+            )
+            return pl.DataFrame(found).select(*EVENT_SCHEMA).cast(EVENT_SCHEMA)
+
+    @contextmanager
+    def working(self) -> Generator[duckdb.DuckDBPyConnection, None, None]:
+        """Yield a DuckDB of one's own that spills into a folder of the lake, which is removed afterwards."""
+        import duckdb
+
+        self.root.mkdir(parents=True, exist_ok=True)
+        spill = mkdtemp(prefix=f"{_SPILL}{os.getpid()}-", dir=self.root)
+        try:
+            with duckdb.connect(
+                config={
+                    "memory_limit": MEMORY_LIMIT,
+                    "temp_directory": spill,
+                    # Files are read by their columns and never by the order of their rows; keeping it would keep them in memory.
+                    "preserve_insertion_order": False,
+                }
+            ) as connection:
+                yield connection
+        finally:
+            shutil.rmtree(spill, ignore_errors=True)
 
     @contextmanager
     def writing(self) -> Generator[None, None, None]:
@@ -135,6 +237,7 @@ class EventLake:
         self.root.mkdir(parents=True, exist_ok=True)
         try:
             with FileLock(self.root / ".writer.lock", timeout=self.lock_timeout_s):
+                self._remove_leftovers()
                 yield
         except Timeout:
             message = (
@@ -143,63 +246,97 @@ class EventLake:
             )
             raise StoreLockedError(message) from None
 
-    def write_day(self, day: date, events: pl.DataFrame, digest: DayDigest) -> int:
-        """Replace the file of a day, all at once and durably; returns its rows.
+    def write_day(
+        self,
+        day: date,
+        events: ArrowStream,
+        digest: DayDigest,
+        on_faults: OnFaults | None = None,
+        on_step: OnStep = no_step,
+    ) -> WrittenDay:
+        """Replace the file of a day, all at once and durably, with those of the events that keep the contract.
 
-        Events are kept once per ``event_id`` (the first that arrived), in order of time, so that
-        equal days are equal files. Needs `writing`.
+        The stream is read once and never whole. Needs `writing`.
+
+        Args:
+            events: Columns of `EVENT_SCHEMA`, unique by ``event_id``: Postgres keeps one row an id.
+            on_faults: Told, before the file is in its place, of the first `FAULTS_NAMED` events that are left out and of how many
+                there are.
+            on_step: Told after each step that a kill could follow.
         """
-        kept = (
-            events.select(*EVENT_SCHEMA)
-            .sort("ingest_seq")
-            .unique("event_id", keep="first", maintain_order=True)
-            .sort("occurred_at", "event_id")
-        )
         target = self.file_of(day)
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_name(f".{DAY_FILE}.aside")  # of a killed writer: simply overwritten
-        kept.write_parquet(
-            aside, compression="zstd", metadata={DIGEST_KEY: json.dumps(asdict(digest))}
-        )
+        # Those of a killed writer are simply overwritten.
+        aside, whole = (target.with_name(f".{DAY_FILE}.{name}") for name in ("aside", "whole"))
+        footer = {"file": str(aside), "digest": json.dumps(asdict(digest))}
+        with self.working() as connection:
+            connection.register("event_stream", events)
+            found = connection.execute(query_text("lake_write_day"), footer).fetchone()
+            count = found[0] if found else 0
+            on_step("written aside")
+            faults, faulty = _faults_in(aside)
+            if faulty:
+                aside.replace(whole)
+                connection.execute(
+                    query_text("lake_leave_out"),
+                    {**footer, "source": str(whole), "event_ids": _faulty_ids(whole)},
+                )
+                whole.unlink()
+        if on_faults is not None:
+            on_faults(faults, faulty)
+        on_step("faults noted")
         replace_durably(aside, target)
-        return kept.height
+        on_step("day in place")
+        return WrittenDay(count - faulty, faulty)
 
     def remove_day(self, day: date) -> None:
         """Remove the file of a day whose events all moved away. Needs `writing`."""
         self.file_of(day).unlink(missing_ok=True)
         _sync_folder(self.file_of(day).parent)
 
+    def _remove_leftovers(self) -> None:
+        """What killed processes left. Those of living ones stay: readers spill as well."""
+        for spill in self.root.glob(f"{_SPILL}*"):
+            pid = spill.name.removeprefix(_SPILL).partition("-")[0]
+            if not pid.isdigit() or not psutil.pid_exists(int(pid)):
+                shutil.rmtree(spill, ignore_errors=True)
+
 
 def compute_daily_metrics(lake: EventLake, days: Iterable[date], zone: ZoneInfo) -> pl.DataFrame:
-    """All rates of some days from their files, a few days at a time.
+    """All rates of some days from their files; see `daily_metrics_in_batches`."""
+    schema = pl.Schema({**AGGREGATE_SCHEMA, "source_digest": pl.String})
+    return pl.concat([pl.DataFrame(schema=schema), *daily_metrics_in_batches(lake, days, zone)])
+
+
+def daily_metrics_in_batches(
+    lake: EventLake, days: Iterable[date], zone: ZoneInfo
+) -> Iterator[pl.DataFrame]:
+    """All rates of some days from their files, as many days at a time as `BATCH_ROWS` allows.
 
     Returns:
-        `AGGREGATE_SCHEMA` plus ``source_digest``, the state of the day that was counted (empty for
-        a day without a file), sorted.
+        `AGGREGATE_SCHEMA` plus ``source_digest``, the state of the day that was counted (empty for a day without a file), sorted.
 
     Raises:
         ConfigurationError: A day was written for another time zone.
     """
-    schema = {**AGGREGATE_SCHEMA, "source_digest": pl.String}
-    results = [pl.DataFrame(schema=schema)]
-    batch: list[pl.DataFrame] = []
-    states: dict[date, str] = {}
+    batch: list[date] = []
+    rows = 0
     for day in sorted(set(days)):
-        events, digest = lake.read_day(day, EVENT_COLUMNS)
+        digest = lake.digest_of(day)
         if digest is not None and zone.key not in digest.contract.split():
             message = (
                 f"The events of {day} in the lake are those of another time zone than {zone.key}; "
                 "extract events again first (a nightly does)."
             )
             raise ConfigurationError(message)
-        states[day] = digest.key if digest else ""
-        batch.append(events.with_columns(local_day=pl.lit(day)))
-        if sum(frame.height for frame in batch) >= BATCH_ROWS:
-            results.append(_count_batch(batch, states))
-            batch, states = [], {}
-    if states:
-        results.append(_count_batch(batch, states))
-    return pl.concat(results)
+        count = digest.event_count if digest else 0
+        if batch and rows + count > BATCH_ROWS:
+            yield _count_batch(lake, batch)
+            batch, rows = [], 0
+        batch.append(day)
+        rows += count
+    if batch:
+        yield _count_batch(lake, batch)
 
 
 def replace_durably(aside: Path, target: Path) -> None:
@@ -210,13 +347,59 @@ def replace_durably(aside: Path, target: Path) -> None:
     _sync_folder(target.parent)
 
 
-def _count_batch(batch: list[pl.DataFrame], states: dict[date, str]) -> pl.DataFrame:
-    counted = count_rates(pl.concat(batch), sorted(states))
+def _count_batch(lake: EventLake, days: Sequence[date]) -> pl.DataFrame:
+    while True:
+        before = _states(lake, days)
+        facts = _facts(lake, [day for day in days if before[day]])
+        # A day that was replaced in between would get figures of one state and the digest of another.
+        if _states(lake, days) == before:
+            break
     digests = pl.DataFrame(
-        {"local_day": list(states), "source_digest": list(states.values())},
+        {"local_day": list(before), "source_digest": list(before.values())},
         schema={"local_day": pl.Date, "source_digest": pl.String},
     )
-    return counted.join(digests, on="local_day", how="left", maintain_order="left")
+    return count_rates(facts, days).join(digests, on="local_day", how="left", maintain_order="left")
+
+
+def _states(lake: EventLake, days: Sequence[date]) -> dict[date, str]:
+    found = {day: lake.digest_of(day) for day in days}
+    return {day: digest.key if digest else "" for day, digest in found.items()}
+
+
+def _facts(lake: EventLake, days: Sequence[date]) -> pl.DataFrame:
+    if not days:
+        return pl.DataFrame(schema=FACT_SCHEMA)
+    files = [str(lake.file_of(day)) for day in days]
+    with lake.working() as connection:
+        found = pl.DataFrame(connection.sql(query_text("lake_facts"), params={"files": files}))
+    return found.select(*FACT_SCHEMA).cast(FACT_SCHEMA)
+
+
+def _faults_in(file: Path) -> tuple[list[FaultyEvent], int]:
+    """The first faulty events of a file that was just written, and how many there are."""
+    faulty = _faulty(file)
+    count = faulty.select(pl.len()).collect(engine="streaming").item()
+    if not count:
+        return [], 0
+    shown = faulty.head(FAULTS_NAMED).select("event_id", "fault", "type", "occurred_at", "details")
+    return [
+        FaultyEvent(
+            str(UUID(bytes=row["event_id"])),
+            row["fault"],
+            f"{row['type']} {row['occurred_at']} {row['details']}",
+        )
+        for row in shown.collect().iter_rows(named=True)
+    ], count
+
+
+def _faulty_ids(file: Path) -> list[str]:
+    ids = _faulty(file).select("event_id").collect(engine="streaming")["event_id"]
+    return [str(UUID(bytes=event_id)) for event_id in ids]
+
+
+def _faulty(file: Path) -> pl.LazyFrame:
+    marked = pl.scan_parquet(file).with_columns(fault=event_fault())
+    return marked.filter(pl.col("fault").is_not_null())
 
 
 def _digest_in(file: BinaryIO) -> DayDigest:
@@ -230,3 +413,8 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def query_text(name: str) -> str:
+    """A statement for DuckDB out of ``sql/queries``."""
+    return queries.load(name).as_string()

@@ -1,34 +1,38 @@
 """Events from Postgres into the lake: which local days changed, and only those.
 
-Belongs here: digests of days in Postgres, the copy of changed days, the quarantine of events that
+Belongs here: which days may have changed, their digests in Postgres, the copy of those that did, the quarantine of events that
 break the contract.
-Does not belong here: files (``stores.lake``), rates (``retrieval.metrics``).
+Does not belong here: files (``stores.lake``), rates (``retrieval.metrics``), what leaves by age (``stores.event_retention``).
+
+The lake remembers the oldest transaction that was under way when it last looked. Whatever was written, edited or deleted since
+carries that one's number or a higher one, so a night looks at those rows and never at the whole table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from io import BytesIO
-from itertools import pairwise
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
-import polars as pl
 from psycopg import Connection, IsolationLevel
 
-from threadhouse.retrieval.events import (
-    EARLIEST_EVENT_AT,
-    EVENT_SCHEMA,
-    LATEST_EVENT_AT,
-    READABLE_VERSIONS,
-    event_fault,
-)
-from threadhouse.retrieval.local_days import day_bounds, days_between, local_day, with_local_day
+from threadhouse.retrieval.events import EARLIEST_EVENT_AT, EVENT_VERSION, LATEST_EVENT_AT
+from threadhouse.retrieval.local_days import day_bounds, day_start, days_between, local_day
 from threadhouse.stores import queries
-from threadhouse.stores.lake import DayDigest, EventLake
+from threadhouse.stores.arrow_copies import arrow_stream
+from threadhouse.stores.lake import (
+    FAULTS_NAMED,
+    DayDigest,
+    EventLake,
+    ExtractState,
+    FaultyEvent,
+    OnStep,
+    no_step,
+)
 from threadhouse.stores.quarantine import QuarantinedItem, note_quarantined, resolve_absent
 
 if TYPE_CHECKING:
@@ -39,11 +43,10 @@ if TYPE_CHECKING:
 QUARANTINE_SOURCE: Final = "retrieval_metric_event"
 """Followed by ``/<local day>``: a day is read whole, so what it no longer holds is resolved."""
 
-COPY_ROWS: Final = 1_000_000
-"""Neighbouring days are copied together up to this many events: about 300 MB in memory."""
+EDITS_KEPT: Final = timedelta(days=30)
+"""As long as ``nao.retrieval_event_edit`` is kept. A lake that did not look for longer looks at every day."""
 
 _RANGE: Final = {"earliest": EARLIEST_EVENT_AT, "latest": LATEST_EVENT_AT}
-_INSTANTS: Final = ("occurred_at", "ingested_at", "attributed_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,59 +61,121 @@ class LakeExtractResult:
 
 
 @dataclass(frozen=True, slots=True)
-class DirtyDays:
-    """Days whose file is not what Postgres holds now."""
+class _Now:
+    """What a database says of itself in one snapshot."""
 
-    to_write: dict[date, DayDigest]
-    to_remove: tuple[date, ...]
-    unchanged: int
+    database: str
+    since: str
+    seen_at: datetime
 
 
-def dirty_days(
-    database: Database, lake: EventLake, zone: ZoneInfo, days: Collection[date] | None = None
-) -> DirtyDays:
-    """Compare each day's digest in Postgres with the one in its file; ``days`` narrows the answer."""
+@dataclass(frozen=True, slots=True)
+class _Horizon:
+    """The oldest day that Postgres keeps, by rule and by what is there; None where nothing is."""
+
+    kept_from: date | None
+    oldest: date | None
+
+    def is_closed(self, day: date) -> bool:
+        """Whether retention has taken the day's events out of Postgres."""
+        return self.kept_from is not None and day < self.kept_from
+
+    def is_history(self, day: date) -> bool:
+        """Whether only the lake still has the day."""
+        return self.is_closed(day) or self.oldest is None or day < self.oldest
+
+
+def days_to_look_at(database: Database, lake: EventLake, zone: ZoneInfo) -> tuple[date, ...]:
+    """Days whose file may not be what Postgres holds now: more than have changed, never fewer."""
     with _snapshot(database) as connection:
-        return _compare(connection, lake, zone, days)
+        return _candidates(connection, lake, zone)
 
 
 def extract_days(
-    database: Database, lake: EventLake, zone: ZoneInfo, days: Collection[date] | None = None
+    database: Database,
+    lake: EventLake,
+    zone: ZoneInfo,
+    days: Collection[date] | None = None,
+    *,
+    recheck: bool = False,
+    on_step: OnStep = no_step,
 ) -> LakeExtractResult:
     """Bring the files of changed days up to date; the others are not touched.
 
-    A late event changes one day: that of its query. Days older than the oldest event in Postgres
-    are history that only the lake still has, and stay.
+    A late event changes one day: that of its query. Days older than the oldest event in Postgres are history that only the lake
+    still has, and stay.
 
     Args:
         database: Where events arrive.
         lake: Where their days lie.
         zone: Whose days they are.
-        days: Look at these only; None means all.
+        days: Write these only; None means all. What is due besides stays due.
+        recheck: Hold every day against Postgres, whether or not a change of it is known.
+        on_step: Told after each step that a kill could follow.
 
     Raises:
         StoreLockedError: Another process writes the lake.
     """
     written: list[date] = []
-    rows = quarantined = 0
-    # One snapshot for digests and rows: what arrives meanwhile is the next run's.
+    removed: list[date] = []
+    rows = quarantined = unchanged = 0
+    # One snapshot for everything: what arrives meanwhile is the next run's.
     with lake.writing(), _snapshot(database) as connection:
-        dirty = _compare(connection, lake, zone, days)
+        due = _candidates(connection, lake, zone, recheck=recheck)
+        now, horizon = _now(connection), _horizon(connection, zone)
         quarantined += _quarantine_timeless(connection, database)
-        for run in _runs(dirty.to_write):
-            events = _copy_events(connection, run, zone)
-            for day in run:
-                of_day = events.filter(pl.col("local_day") == day)
-                faults = of_day.filter(pl.col("fault").is_not_null())
-                # Before the file: once it is in place, the day is not looked at again.
-                _quarantine(database, day, faults)
-                good = of_day.filter(pl.col("fault").is_null())
-                rows += lake.write_day(day, good, dirty.to_write[day])
-                quarantined += faults.height
+        wanted = [day for day in due if days is None or day in days]
+        there = lake.digests()
+        for day in wanted:
+            if horizon.is_closed(day):
+                quarantined += _quarantine_late(connection, database, day, zone)
+                continue
+            digest = day_digest(connection, day, zone)
+            if digest is None:
+                if day in there and not horizon.is_history(day):
+                    lake.remove_day(day)
+                    removed.append(day)
+            elif there.get(day) == digest:
+                unchanged += 1
+            else:
+                copied = {**_RANGE, **_bounds(day, zone)}
+                with arrow_stream(connection, database, "lake_day_events", copied) as events:
+                    # Noted before the file is in place: once it is, the day is not looked at again.
+                    done = lake.write_day(
+                        day,
+                        events,
+                        digest,
+                        on_faults=partial(_quarantine, database, day),
+                        on_step=on_step,
+                    )
+                rows += done.rows
+                quarantined += done.faulty
                 written.append(day)
-        for day in dirty.to_remove:
-            lake.remove_day(day)
-    return LakeExtractResult(tuple(written), dirty.to_remove, dirty.unchanged, rows, quarantined)
+        lake.keep_state(
+            ExtractState(
+                contract_of(zone),
+                now.database,
+                now.since,
+                now.seen_at.isoformat(),
+                tuple(day.isoformat() for day in due if day not in wanted),
+                tuple(day.isoformat() for day in lake.digests()),
+            )
+        )
+        on_step("state kept")
+    return LakeExtractResult(tuple(written), tuple(removed), unchanged, rows, quarantined)
+
+
+def contract_of(zone: ZoneInfo) -> str:
+    """What decides, besides the events, what a day file holds."""
+    return f"events-{EVENT_VERSION} {zone.key}"
+
+
+def day_digest(connection: Connection[TupleRow], day: date, zone: ZoneInfo) -> DayDigest | None:
+    """What a day holds in Postgres; None when it holds nothing."""
+    row = connection.execute(
+        queries.load("lake_day_digest"), {**_RANGE, **_bounds(day, zone)}
+    ).fetchone()
+    return None if row is None or not row[0] else DayDigest(contract_of(zone), *row)
 
 
 @contextmanager
@@ -121,98 +186,92 @@ def _snapshot(database: Database) -> Generator[Connection[TupleRow], None, None]
         yield connection
 
 
-def _compare(
-    connection: Connection[TupleRow],
-    lake: EventLake,
-    zone: ZoneInfo,
-    days: Collection[date] | None,
-) -> DirtyDays:
-    here = _digests(connection, zone)
-    there = lake.digests()
-    wanted = None if days is None else set(days)
-    to_write = {
-        day: digest
-        for day, digest in here.items()
-        if there.get(day) != digest and (wanted is None or day in wanted)
-    }
-    oldest = min(here, default=date.max)
-    to_remove = tuple(
-        day
-        for day in there
-        if day not in here and day >= oldest and (wanted is None or day in wanted)
+def _now(connection: Connection[TupleRow]) -> _Now:
+    row = connection.execute(queries.load("lake_database")).fetchone()
+    if row is None:
+        message = "lake_database gave no row although it asks for none."
+        raise LookupError(message)
+    return _Now(*row)
+
+
+def _horizon(connection: Connection[TupleRow], zone: ZoneInfo) -> _Horizon:
+    row = connection.execute(queries.load("event_horizon")).fetchone()
+    first = _span(connection)[0]
+    return _Horizon(row[0] if row else None, local_day(first, zone) if first else None)
+
+
+def _span(connection: Connection[TupleRow]) -> tuple[datetime | None, datetime | None]:
+    row = connection.execute(queries.load("metrics_event_span"), _RANGE).fetchone()
+    return (row[0], row[1]) if row else (None, None)
+
+
+def _candidates(
+    connection: Connection[TupleRow], lake: EventLake, zone: ZoneInfo, *, recheck: bool = False
+) -> tuple[date, ...]:
+    present = set(lake.digests())
+    first, last = _span(connection)
+    ends = [local_day(instant, zone) for instant in (first, last) if instant] + [*present]
+    if not ends:
+        return ()
+    calendar = days_between(min(ends), max(ends))
+    starts = [day_start(day, zone) for day in [*calendar, calendar[-1] + timedelta(days=1)]]
+    state, now = lake.state(), _now(connection)
+    if recheck or state is None or not _can_follow(state, now, zone):
+        rows = connection.execute(queries.load("lake_days_with_events"), {"starts": starts})
+        held: set[date] = {calendar[number - 1] for (number,) in rows}
+        return tuple(sorted(held | present))
+    rows = connection.execute(
+        queries.load("lake_days_touched"), {**_RANGE, "since": state.since, "starts": starts}
     )
-    return DirtyDays(to_write, to_remove, len(here) - len(to_write))
+    touched: set[date] = {calendar[n - 1] for (n,) in rows if 1 <= n <= len(calendar)}
+    known = {date.fromisoformat(day) for day in state.days}
+    pending = {date.fromisoformat(day) for day in state.pending}
+    return tuple(sorted(touched | pending | known.symmetric_difference(present)))
 
 
-def _digests(connection: Connection[TupleRow], zone: ZoneInfo) -> dict[date, DayDigest]:
-    span = connection.execute(queries.load("metrics_event_span"), _RANGE).fetchone()
-    if span is None or span[0] is None:
-        return {}
-    calendar = days_between(local_day(span[0], zone), local_day(span[1], zone))
-    starts = [day_bounds(day, zone)[0] for day in calendar]
-    contract = f"events-{max(READABLE_VERSIONS)} {zone.key}"
-    found = connection.execute(
-        queries.load("metrics_day_digests"), {**_RANGE, "starts": starts}
-    ).fetchall()
-    return {
-        calendar[number - 1]: DayDigest(contract, event_count, max_ingest_seq, content_hash)
-        for number, event_count, max_ingest_seq, content_hash in found
-    }
-
-
-def _runs(days: dict[date, DayDigest]) -> Iterator[list[date]]:
-    """Neighbouring days together, as far as their events fit `COPY_ROWS`."""
-    ordered = sorted(days)
-    if not ordered:
-        return
-    run, size = [ordered[0]], days[ordered[0]].event_count
-    for before, day in pairwise(ordered):
-        size += days[day].event_count
-        if day - before > timedelta(days=1) or size > COPY_ROWS:
-            yield run
-            run, size = [], days[day].event_count
-        run.append(day)
-    yield run
-
-
-def _copy_events(
-    connection: Connection[TupleRow], run: Sequence[date], zone: ZoneInfo
-) -> pl.DataFrame:
-    """Events of neighbouring days, with ``local_day`` and ``fault``."""
-    first: datetime = day_bounds(run[0], zone)[0]
-    last: datetime = day_bounds(run[-1], zone)[1]
-    received = BytesIO()
-    with connection.cursor().copy(
-        queries.load("metrics_events_of_days"), {**_RANGE, "first": first, "last": last}
-    ) as copy:
-        for block in copy:
-            received.write(block)
-    raw = {
-        name: pl.Int64 if name in _INSTANTS else pl.String if name == "sufficient" else kind
-        for name, kind in EVENT_SCHEMA.items()
-    }
-    if not received.tell():
-        events = pl.DataFrame(schema=raw)
-    else:
-        received.seek(0)
-        events = pl.read_csv(received, has_header=False, schema=raw)
-    typed = events.with_columns(
-        pl.col(*_INSTANTS).cast(pl.Datetime("us", "UTC")),
-        sufficient=pl.col("sufficient") == "t",
+def _can_follow(state: ExtractState, now: _Now, zone: ZoneInfo) -> bool:
+    """Whether transaction numbers tell what changed since ``state``: the same database, not turned back, not too long ago."""
+    return (
+        state.contract == contract_of(zone)
+        and state.database == now.database
+        and int(state.since) <= int(now.since)
+        and now.seen_at - datetime.fromisoformat(state.seen_at) < EDITS_KEPT
     )
-    return with_local_day(typed.with_columns(fault=event_fault()), run, zone)
 
 
-def _quarantine(database: Database, day: date, faults: pl.DataFrame) -> None:
+def _bounds(day: date, zone: ZoneInfo) -> dict[str, datetime]:
+    return dict(zip(("first", "next"), day_bounds(day, zone), strict=True))
+
+
+def _quarantine(database: Database, day: date, faults: Sequence[FaultyEvent], faulty: int) -> None:
     source = f"{QUARANTINE_SOURCE}/{day.isoformat()}"
     items: list[QuarantinedItem] = []
-    for row in faults.iter_rows(named=True):
-        field, _, reason = str(row["fault"]).partition(": ")
-        raw = f"{row['type']} {row['occurred_at']} {row['details']}"
-        items.append(QuarantinedItem(str(row["event_id"]), field, reason, raw=raw))
+    for event in faults:
+        field, _, reason = event.fault.partition(": ")
+        items.append(QuarantinedItem(event.event_id, field, reason, raw=event.summary))
+    if faulty > len(faults):
+        rest = f"{faulty - len(faults):,} more events of this day break the contract"
+        items.append(QuarantinedItem("more", "", rest))
     with database.connect() as connection:
         note_quarantined(connection, source, items)
         resolve_absent(connection, source, [item.item_key for item in items])
+
+
+def _quarantine_late(
+    connection: Connection[TupleRow], database: Database, day: date, zone: ZoneInfo
+) -> int:
+    rows = connection.execute(
+        queries.load("lake_late_events"),
+        {**_RANGE, **_bounds(day, zone), "limit": FAULTS_NAMED},
+    ).fetchall()
+    reason = "its day is closed, because retention has removed the events it would stand beside"
+    found = [
+        FaultyEvent(event_id, f"occurred_at: {reason}", f"{kind} {instant}")
+        for event_id, kind, instant, _ in rows
+    ]
+    count = rows[0][3] if rows else 0
+    _quarantine(database, day, found, count)
+    return count
 
 
 def _quarantine_timeless(connection: Connection[TupleRow], database: Database) -> int:

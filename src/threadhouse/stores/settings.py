@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from threadhouse.retrieval.errors import ConfigurationError
+from threadhouse.retrieval.query_keeping import QueryTextMode
 
 HOME_NAME = ".threadhouse"
 
@@ -68,6 +69,24 @@ class Settings(BaseSettings):
     lake_url: str | None = Field(
         default=None,
         description="Folder or file:// address of the event lake; unset: lake/ below the home.",
+    )
+    query_text: QueryTextMode = Field(
+        default=QueryTextMode.STORE,
+        description="What events keep of a question: store, hash (a key that equal questions share) or drop.",
+    )
+    query_text_days: int | None = Field(
+        default=90, ge=1, le=36_500, description="Local days that words of questions are kept."
+    )
+    query_key_secret: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="Secret behind the keys of questions; unset: keys/ below the home.",
+    )
+    event_days: int | None = Field(
+        default=None, ge=2, le=36_500, description="Local days of events that Postgres keeps."
+    )
+    lake_days: int | None = Field(
+        default=None, ge=2, le=36_500, description="Local days of events that the lake keeps."
     )
     threadhouse_token: SecretStr | None = Field(
         default=None,

@@ -1,0 +1,2 @@
+-- See what the connection sees that exported the snapshot.
+set transaction snapshot {snapshot}

@@ -1,0 +1,80 @@
+"""Rows out of Postgres as an Arrow stream, batch by batch.
+
+Belongs here: the second connection that the stream needs, and what its failures become.
+Does not belong here: what is copied (whoever asks), where it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from psycopg import sql
+
+from threadhouse.retrieval.errors import StoreUnreachableError
+from threadhouse.stores import queries
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.rows import TupleRow
+
+    from threadhouse.stores.postgres import Database
+
+BATCH_BYTES: Final = 16_000_000
+"""What the driver hands over at a time; its default said aloud, because the memory of a copy depends on it."""
+
+
+class ArrowStream(Protocol):
+    """Rows in the Arrow C stream interface, to be read once."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The stream, as a capsule."""
+        ...
+
+
+@contextmanager
+def arrow_stream(
+    connection: Connection[TupleRow],
+    database: Database,
+    name: str,
+    values: Mapping[str, object] | None = None,
+) -> Generator[ArrowStream, None, None]:
+    """Yield what a statement gives, in the snapshot of ``connection``.
+
+    Args:
+        connection: In a transaction that is at least repeatable read.
+        database: The same database, for a connection of the stream's own.
+        name: A statement in ``sql/queries``.
+        values: What fills its ``{name}`` as literals: the driver takes no parameters of ours.
+
+    Raises:
+        StoreUnreachableError: The server does not answer, or stops to.
+    """
+    from adbc_driver_manager import Error
+    from adbc_driver_postgresql import (  # pyright: ignore[reportMissingTypeStubs]
+        StatementOptions,
+        dbapi,
+    )
+
+    # Its signatures are typed in part only.
+    connect = cast("Callable[[str], Any]", dbapi.connect)
+
+    def statement(of: str, given: Mapping[str, object]) -> str:
+        literals = {key: sql.Literal(value) for key, value in given.items()}
+        return queries.load(of).format(**literals).as_string(connection)
+
+    exported = connection.execute(queries.load("snapshot_export")).fetchone()
+    snapshot = {"snapshot": exported[0] if exported else None}
+    batches = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
+    try:
+        with connect(database.conninfo) as copying, copying.cursor() as cursor:
+            cursor.execute(statement("snapshot_read_only", {}))
+            cursor.execute(statement("snapshot_import", snapshot))
+            cursor.adbc_statement.set_options(**batches)
+            cursor.execute(statement(name, values or {}))
+            yield cursor.fetch_arrow()
+    except Error as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        message = f"PostgreSQL at {database.address} ended a copy: {reason}; run it again."
+        raise StoreUnreachableError(message) from None
