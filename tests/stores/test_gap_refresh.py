@@ -142,6 +142,15 @@ def test_a_weak_thread_is_a_gap_of_the_lane_it_is_weak_for(hub: Database) -> Non
     assert gaps(hub) == [("weak_thread", "customer", "fixed", "normal", 1)]
 
 
+def test_a_thread_without_a_unit_is_a_gap_of_no_lane(hub: Database) -> None:
+    change(hub, "update public.thread_membership set status = 'rejected'")
+    refresh(hub)
+    assert gaps(hub) == [("weak_thread", "", "open", "normal", 1)]
+    change(hub, "update public.thread_membership set status = 'confirmed'")
+    refresh(hub)
+    assert gaps(hub) == [("weak_thread", "", "fixed", "normal", 1)]
+
+
 def test_a_weak_thread_that_a_question_met_stays_open_until_the_thread_is_healthy(
     hub: Database,
 ) -> None:

@@ -191,6 +191,12 @@ def health_gaps(
     return found
 
 
+def empty_thread_gap(thread_id: ThreadId) -> GapState:
+    """A thread without a single unit. No lane learns that it exists, so that the gap belongs to none."""
+    evidence: dict[str, Json] = {"unit_count": 0}
+    return GapState(GapSignal(GapKind.WEAK_THREAD, f"/{thread_id}", None, thread_id, evidence))
+
+
 def artifact_gap(thread_id: ThreadId, lifecycle_stage: str, description: str) -> GapState:
     """An expected artefact that nobody has. It belongs to no lane: packs tell each lane what it may know of it."""
     key = f"{thread_id}/{lifecycle_stage}/{digest_text(description)[:32]}"

@@ -29,6 +29,7 @@ from threadhouse.retrieval.gap_signals import (
     GapState,
     artifact_gap,
     capability_asked_for,
+    empty_thread_gap,
     health_gaps,
     severity_of,
 )
@@ -103,6 +104,10 @@ def _states(connection: Connection[TupleRow], span: Mapping[str, Any]) -> list[G
     found = [
         artifact_gap(ThreadId(row["thread_id"]), row["lifecycle_stage"], row["description"])
         for row in _all(connection, "gap_missing_artifacts", {})
+    ]
+    found += [
+        empty_thread_gap(ThreadId(row["thread_id"]))
+        for row in _all(connection, "gap_empty_threads", {})
     ]
     for row in _all(connection, "gap_health_states", {**span, **lanes}):
         found += health_gaps(
