@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from threadhouse.stores.embedders import FastembedEmbedder
 
-pytest_plugins = ["fixtures_hypothesis", "fixtures_postgres"]
+pytest_plugins = ["fixtures_hypothesis", "fixtures_postgres", "fixtures_canaries"]
 
 
 @pytest.fixture(scope="session")

@@ -6,14 +6,14 @@ one would. Only the probe that asks this enforcer alone has to fail; that the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from delivery_house import rows
-from fixtures_postgres import new_database
+from fixtures_canaries import asked_as
 from threadhouse.retrieval import packs, search
 from threadhouse.retrieval.audience import FILTERED_FIELDS, AudiencePolicy
 from threadhouse.retrieval.errors import StoreLockedError
@@ -39,7 +39,6 @@ from threadhouse.stores.leak_probe import (
     probe_search,
     probe_stores,
     probe_thread_signals,
-    probe_vector_filter,
 )
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
@@ -53,28 +52,6 @@ EVERYTHING = {
     "lifecycle_stage": ["law", "design", "code", "test", "report", "incident"],
     "data_classification": ["unclassified", "confidential", "secret", "blocked"],
 }
-
-
-@pytest.fixture(scope="module")
-def planted(
-    postgres_server: Database, template_database: str, tmp_path_factory: pytest.TempPathFactory
-) -> Generator[CanaryGround, None, None]:
-    """One house for all tests of this file: planting takes longer than probing."""
-    home = tmp_path_factory.mktemp("probe_home")
-    with (
-        new_database(postgres_server, template_database) as database,
-        planted_canaries(database, Settings(threadhouse_home=home)) as ground,
-    ):
-        yield ground
-
-
-@pytest.fixture
-def ground(planted: CanaryGround) -> Generator[CanaryGround, None, None]:
-    """The house as it was planted, whatever the test before did in it."""
-    connection = planted.database.connection
-    assert connection is not None
-    with connection.transaction(force_rollback=True):
-        yield planted
 
 
 def unsound(outcomes: Iterator[PathOutcome]) -> dict[str, set[str]]:
@@ -156,12 +133,11 @@ def test_vector_filter_off_is_noticed_and_the_read_back_still_protects(
     ground: CanaryGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "vector_filter", lambda *_: AllOf())
-    assert leaks(probe_vector_filter(ground)) == {
+    assert leaks(probe_search(asked_as(ground))) == {
         "vector filter, dense",
         "vector filter, bm25_accented",
         "vector filter, bm25_folded",
     }
-    assert leaks(probe_search(ground)) == set()
 
 
 @pytest.mark.parametrize("name", FILTERED_FIELDS)
@@ -176,7 +152,7 @@ def test_one_forgotten_condition_of_the_vector_filter_is_noticed(
         )
 
     monkeypatch.setattr(search, "vector_filter", forgetful)
-    assert "vector filter, dense" in leaks(probe_vector_filter(ground))
+    assert "vector filter, dense" in leaks(probe_search(asked_as(ground)))
 
 
 def test_a_filter_that_lets_nothing_pass_is_no_success(
@@ -191,7 +167,7 @@ def test_read_back_off_is_noticed(ground: CanaryGround, monkeypatch: pytest.Monk
     """Without it, what vectors still say of a unit that was hidden since would be the last word."""
     monkeypatch.setattr(live_owners, "labels_from_words", lambda *_: OPEN)
     assert leaks(probe_read_back(ground)) == {"read-back"}
-    assert leaks(probe_search(ground)) == {"search, fused"}
+    assert leaks(probe_search(asked_as(ground))) == {"search, fused"}
     # The statement itself finds no unit that the lane sees; a thread that its own flags close is closed by them alone.
     assert leaks(probe_centroids(ground)) == {"centroids"}
 
@@ -200,13 +176,14 @@ def test_a_search_that_ignores_the_read_back_is_noticed(
     ground: CanaryGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "sight_of", lambda *_: lambda _: True)
-    assert leaks(probe_search(ground)) == {"search, fused"}
+    assert leaks(probe_search(asked_as(ground))) == {"search, fused"}
 
 
 def test_rights_off_in_the_statements_of_thread_signals_are_noticed(
     ground: CanaryGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_signals, "_rights_params", lambda *_: EVERYTHING)
+    real = thread_signals._rights_params  # noqa: SLF001
+    monkeypatch.setattr(thread_signals, "_rights_params", lambda *of: {**real(*of), **EVERYTHING})
     assert leaks(probe_thread_signals(ground)) >= {
         "thread names and words",
         "thread surroundings",
@@ -224,7 +201,7 @@ def test_the_last_check_that_forgets_one_label_is_noticed(
         return {**real(principal, policy), name: EVERYTHING[name]}
 
     monkeypatch.setattr(pack_delivery, "_allowed", forgetful)
-    assert leaks(probe_last_check(ground)) == {"last check"}
+    assert leaks(probe_last_check(asked_as(ground))) == {"last check"}
 
 
 def test_the_database_still_protects_what_the_last_check_forgets(
@@ -253,7 +230,7 @@ def test_threads_whose_own_flags_no_longer_close_them_are_noticed(
     ground: CanaryGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packs, "flags_leave_open", lambda *_: True)
-    assert "pack, built" in leaks(probe_packs(ground))
+    assert "pack, built" in leaks(_until_leak(probe_packs(asked_as(ground))))
 
 
 def test_links_to_what_is_hidden_are_noticed(
@@ -266,7 +243,7 @@ def test_links_to_what_is_hidden_are_noticed(
         "_related_links",
         lambda d, shown, p, policy, _: real(d, shown, p, policy, lambda _: True),
     )
-    assert "pack, built" in leaks(probe_packs(ground))
+    assert "pack, built" in leaks(_until_leak(probe_packs(asked_as(ground))))
 
 
 def test_gaps_at_stages_that_a_reader_does_not_see_are_noticed(
@@ -275,7 +252,7 @@ def test_gaps_at_stages_that_a_reader_does_not_see_are_noticed(
     real = packs._known_gaps  # noqa: SLF001
     stages = frozenset(EVERYTHING["lifecycle_stage"])
     monkeypatch.setattr(packs, "_known_gaps", lambda expected, _: real(expected, stages))
-    assert "pack, built" in leaks(probe_packs(ground))
+    assert "pack, built" in leaks(_until_leak(probe_packs(asked_as(ground))))
 
 
 def test_a_report_of_a_lane_that_names_threads_is_noticed(

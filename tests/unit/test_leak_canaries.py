@@ -5,7 +5,7 @@ Method: the house of the shipped policy; coverage is counted, not assumed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from itertools import combinations, product
 
@@ -19,10 +19,16 @@ from threadhouse.retrieval.audience import (
     lane_principal,
 )
 from threadhouse.retrieval.leak_canaries import (
+    DIVISIONS,
+    FRESH,
     OPEN,
+    STALE,
     TURNS,
     VISIBLE_IN_A_FLOCK,
+    CanaryDocument,
     CanaryHouse,
+    CanaryUnit,
+    fresh_flocks,
     judge,
     marks_in,
     plan_canaries,
@@ -97,8 +103,8 @@ def policy() -> AudiencePolicy:
 
 
 @pytest.fixture(scope="module")
-def house(policy: AudiencePolicy) -> CanaryHouse:
-    return plan_canaries("0123abcd", probed_readers(policy).values(), policy)
+def house() -> CanaryHouse:
+    return plan_canaries("0123abcd")
 
 
 def test_every_combination_of_the_five_flags_is_planted_as_a_unit(house: CanaryHouse) -> None:
@@ -115,15 +121,31 @@ def test_every_two_values_of_two_labels_meet_in_a_unit(
     assert met == set(product(WORDS[one], WORDS[other]))
 
 
-@pytest.mark.parametrize("is_stale", [False, True])
-def test_every_near_miss_is_planted_as_a_document(house: CanaryHouse, is_stale: bool) -> None:
-    """A rule that forgets a label lets out what differs in it alone; one that takes two for alternatives, what has both."""
-    planted = {each.labels for each in house.documents.values() if each.is_stale is is_stale}
+def near_misses(canaries: Iterable[CanaryUnit | CanaryDocument]) -> list[object]:
+    """Changes of the open labels in one or two places that none of the canaries has."""
+    planted = {each.labels for each in canaries}
     scales = {**WORDS, "lifecycle_stage": [*LifecycleStage, None]}
     changes = [(n, w) for n, words in scales.items() for w in words if w != OPEN.value(n)]
     wanted = [{one[0]: one[1], two[0]: two[1]} for one, two in product(changes, repeat=2)]
-    missing = [change for change in wanted if _changed(change) not in planted]
-    assert missing == []
+    return [change for change in wanted if _changed(change) not in planted]
+
+
+def test_every_near_miss_is_planted_as_a_document(house: CanaryHouse) -> None:
+    """A rule that forgets a label lets out what differs in it alone; one that takes two for alternatives, what has both."""
+    assert near_misses(d for d in house.documents.values() if not d.is_stale) == []
+
+
+def test_every_near_miss_is_planted_stale(house: CanaryHouse) -> None:
+    stale = [e for e in (*house.units.values(), *house.documents.values()) if e.is_stale]
+    assert near_misses(stale) == []
+    for kind in (CanaryUnit, CanaryDocument):
+        singles = {each.labels for each in stale if isinstance(each, kind)}
+        assert singles >= {
+            _changed({name: word})
+            for name in FILTERED_FIELDS
+            for word in WORDS[name]
+            if word != OPEN.value(name)
+        }
 
 
 def test_vectors_of_stale_canaries_say_that_everybody_sees_them(house: CanaryHouse) -> None:
@@ -140,34 +162,59 @@ def test_one_question_never_has_to_bring_back_more_than_a_search_fetches(
     for reader in probed_readers(policy).values():
         sight = sight_of_canaries(house, reader, policy)
         for kind in (house.units, house.documents):
-            for flock in (*house.flocks, *house.stale_flocks):
+            for flock in (*fresh_flocks(house, sight.published), *STALE):
                 shown = [
                     mark
                     for mark, each in kind.items()
-                    if house.flock_of(each) == flock
+                    if flock in house.flocks_of(each)
                     and mark in sight.published
                     and mark in house.searched
                 ]
                 assert len(shown) < CANDIDATES
 
 
+def test_the_flocks_of_a_reader_ask_for_everything_fresh(
+    house: CanaryHouse, policy: AudiencePolicy
+) -> None:
+    for reader in probed_readers(policy).values():
+        flocks = set(fresh_flocks(house, sight_of_canaries(house, reader, policy).published))
+        fresh = [e for e in (*house.units.values(), *house.documents.values()) if not e.is_stale]
+        assert [each for each in fresh if flocks.isdisjoint(house.flocks_of(each))] == []
+
+
+def test_who_sees_little_is_asked_about_all_of_it_at_once(house: CanaryHouse) -> None:
+    assert fresh_flocks(house, frozenset({house.open_unit})) == FRESH[:1]
+
+
 def test_a_reader_who_sees_nearly_everything_takes_more_questions(policy: AudiencePolicy) -> None:
     words = {name: frozenset(str(word) for word in WORDS[name] if word) for name in FILTERED_FIELDS}
     lane = replace(policy.lanes[Audience.CUSTOMER], **words)
     sees_all = AudiencePolicy(1, {Audience.CUSTOMER: lane})
-    house = plan_canaries("0123abcd", [lane_principal(Audience.CUSTOMER)], sees_all)
+    house = plan_canaries("0123abcd")
     sight = sight_of_canaries(house, lane_principal(Audience.CUSTOMER), sees_all)
-    found = sight.units & house.searched
-    fresh = [mark for mark in found if not house.units[mark].is_stale]
-    assert len(fresh) / len(house.flocks) < VISIBLE_IN_A_FLOCK + 1
+    flocks = fresh_flocks(house, sight.published)
+    found = [m for m in sight.documents if not house.documents[m].is_stale]
+    assert flocks[0].parts in DIVISIONS[1:]
+    assert len(found) / len(flocks) <= VISIBLE_IN_A_FLOCK
 
 
-def test_a_round_of_nights_asks_the_engine_for_every_combination(policy: AudiencePolicy) -> None:
-    houses = [plan_canaries("0123abcd", [], policy, turn) for turn in range(TURNS)]
+def test_a_round_of_nights_asks_the_engine_for_every_combination() -> None:
+    houses = [plan_canaries("0123abcd", turn) for turn in range(TURNS)]
+    # What only packs are to show, and never a search, has no vectors on any night.
+    race = houses[0].race
     assert frozenset[str]().union(*(house.searched for house in houses)) == {
         *houses[0].units,
         *houses[0].documents,
-    }
+    } - {race.kept, race.hidden, *race.built}
+
+
+def test_there_is_something_to_lose_for_every_reader(
+    house: CanaryHouse, policy: AudiencePolicy
+) -> None:
+    """Each withdraws a unit from a pack, and a unit and a document from a search, that nobody withdrew before."""
+    race = house.race
+    assert len(probed_readers(policy)) <= min(map(len, (race.built, race.found, race.documents)))
+    assert len({*race.built, *race.found, *race.documents}) == 3 * len(race.built)
 
 
 def test_every_lane_sees_some_canaries_and_not_others(
@@ -210,9 +257,9 @@ def test_marks_are_found_in_any_text() -> None:
 
 
 @pytest.mark.parametrize("nonce", ["", "0123abc", "0123ABCD", "0123abcd0"])
-def test_a_nonce_that_would_break_the_marks_is_refused(nonce: str, policy: AudiencePolicy) -> None:
+def test_a_nonce_that_would_break_the_marks_is_refused(nonce: str) -> None:
     with pytest.raises(ValueError, match="hexadecimal"):
-        plan_canaries(nonce, [], policy)
+        plan_canaries(nonce)
 
 
 def _changed(change: dict[str, object]) -> Labels:

@@ -110,7 +110,7 @@ def close(event_id: UUID, *, who: str, why: str, as_json: bool) -> None:
 @click.option(
     "--bait",
     type=click.IntRange(min=0, max=1000),
-    help="Real hidden units asked for in each lane.  [default: 20]",
+    help="Real hidden units asked for in each lane.  [default: 10]",
 )
 @_as_json
 @click.pass_context

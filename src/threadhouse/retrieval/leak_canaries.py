@@ -4,7 +4,8 @@ Belongs here: which canaries there are, how they are labelled, what a reader see
 Does not belong here: planting them, running a path (stores.leak_probe, serving.leak_probe), who is told.
 
 There is one unit for every combination of the five flags, a missing one included, and one document for every way in which one
-or two labels differ from what everybody sees. Some of both are stale: their vectors say what was true before they were hidden.
+or two labels differ from what everybody sees. For each of these ways there is a stale unit or document as well: its vector says
+what was true before it was hidden.
 
 Every canary carries a mark that occurs nowhere else, in its id, its address, its title and its text; so whatever comes out of a
 path, in whatever field, is found by looking for marks. A path has to give exactly what a reader may see: one more is a leak, one
@@ -14,7 +15,8 @@ less means that the probe would also have passed by finding nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import chain, combinations, product
@@ -22,6 +24,7 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
 from threadhouse.retrieval.audience import (
+    FILTERED_FIELDS,
     HIGH_RISK_CONSENT,
     AudiencePolicy,
     Labels,
@@ -58,19 +61,25 @@ _NAMED = 10
 
 _MARK = re.compile(r"cnry[0-9a-f]{8}[a-z][0-9]{4}")
 
-STALE_FLOCKS = 8
-"""Of stale canaries: about 45 units and as many documents each."""
+STALE_FLOCKS = 5
+"""Of stale canaries: about 40 units and as many documents each."""
+
+RACES = 2 * len(Audience)
+"""More than there are readers, since each withdraws rights of its own; see `probed_readers`."""
+
+DIVISIONS = (1, 2, 4, 8, 16)
+"""Into so many flocks the canaries that are not stale can be divided. Who sees few of them is asked about all at once."""
 
 TURNS = 8
 """Of the units of all combinations one in eight is searched for at a time, so that eight nights ask the engine for all of them.
 
 Postgres is asked for all of them every night, and the engine for everything that differs from the open labels in one or two."""
 
-VISIBLE_IN_A_FLOCK = 40
-"""Canaries that one question may have to bring back: fewer than a search fetches, so that one that leaks is fetched too."""
+LINKED_DOCUMENTS = 16
+"""One document in so many is at the end of a link each night, others the next."""
 
-MOST_FLOCKS = 62
-"""Of fresh ones, when one reader sees nearly everything."""
+VISIBLE_IN_A_FLOCK = 50
+"""Canaries that one question may have to bring back: fewer than a search fetches, so that one that leaks is fetched too."""
 
 OPEN = Labels(
     Flags(
@@ -86,6 +95,15 @@ OPEN = Labels(
 """Labels of what everybody sees under the shipped policy."""
 
 _Word = TypeVar("_Word", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Flock:
+    """What one question asks for: one of so many equal parts of the fresh canaries, or of the stale ones."""
+
+    parts: int
+    number: int
+    is_stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +175,37 @@ class CanaryLink:
 
 
 @dataclass(frozen=True, slots=True)
+class CanaryRace:
+    """What a reader must no longer get when a right is withdrawn while its answer is on the way.
+
+    Everything but ``hidden`` is seen by everybody at first, and each reader has some of it to lose.
+
+    Attributes:
+        thread: Holds all the units.
+        kept: A unit that stays, so that there still is a pack.
+        hidden: A unit that nobody can be allowed to see.
+        built: Units; each is hidden in its turn, after a pack that holds it was read and before it leaves.
+        found: Units that are hidden like that in a search.
+        documents: The same.
+    """
+
+    thread: str
+    kept: str
+    hidden: str
+    built: tuple[str, ...]
+    found: tuple[str, ...]
+    documents: tuple[str, ...]
+
+    def flocks_of(self, mark: str) -> tuple[Flock, ...]:
+        """For each reader, a question of its own finds what it loses in a search."""
+        return tuple(
+            flock
+            for flock, *marks in zip(RACING, self.found, self.documents, strict=True)
+            if mark in marks
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CanaryHouse:
     """Everything that is planted.
 
@@ -165,8 +214,8 @@ class CanaryHouse:
         members: Units of each thread; the open unit belongs to many.
         open_unit: The unit that everybody sees; links start from it.
         hub: The thread whose pack shows all links.
+        race: A thread in which a right is withdrawn while it is being read.
         searched: Units and documents that have vectors.
-        fresh_flocks: A flock is what one question asks for. Into so many the canaries that are not stale are divided.
     """
 
     nonce: str
@@ -179,24 +228,20 @@ class CanaryHouse:
     links: tuple[CanaryLink, ...]
     open_unit: str
     hub: str
+    race: CanaryRace
     searched: frozenset[str]
-    fresh_flocks: int = 1
 
-    @property
-    def flocks(self) -> range:
-        """Numbers of the flocks that are not stale."""
-        return range(STALE_FLOCKS, STALE_FLOCKS + self.fresh_flocks)
-
-    @property
-    def stale_flocks(self) -> range:
-        """Numbers of the stale ones."""
-        return range(STALE_FLOCKS)
-
-    def flock_of(self, canary: CanaryUnit | CanaryDocument) -> int:
-        """The flock that a canary belongs to."""
+    def flocks_of(self, canary: CanaryUnit | CanaryDocument) -> tuple[Flock, ...]:
+        """Every flock that a canary belongs to: one of each division, or one of the stale ones; in a race another one."""
         if canary.is_stale:
-            return canary.number % STALE_FLOCKS
-        return STALE_FLOCKS + canary.number % self.fresh_flocks
+            return (Flock(STALE_FLOCKS, canary.number % STALE_FLOCKS, is_stale=True),)
+        divided = tuple(Flock(parts, canary.number % parts) for parts in DIVISIONS)
+        return divided + self.race.flocks_of(canary.mark)
+
+
+STALE = tuple(Flock(STALE_FLOCKS, number, is_stale=True) for number in range(STALE_FLOCKS))
+FRESH = tuple(Flock(parts, number) for parts in DIVISIONS for number in range(parts))
+RACING = tuple(Flock(0, number) for number in range(RACES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,16 +371,12 @@ def probed_readers(policy: AudiencePolicy) -> dict[str, Principal]:
     return readers
 
 
-def plan_canaries(
-    nonce: str, readers: Iterable[Principal], policy: AudiencePolicy, turn: int = 0
-) -> CanaryHouse:
+def plan_canaries(nonce: str, turn: int = 0) -> CanaryHouse:
     """The whole house.
 
     Args:
         nonce: Eight hexadecimal digits; two probes at a time, or a text that quotes an old one, must not meet.
-        readers: Who will be asked for.
-        policy: The version in force. Both only decide how many questions it takes to ask for everything.
-        turn: Which of the units of all combinations have vectors; another one each night.
+        turn: Which of the units of all combinations have vectors, and which links there are; another number each night.
     """
     planner = _Planner(nonce)
     planner.plant_combinations(turn)
@@ -343,15 +384,26 @@ def plan_canaries(
     planner.plant_near_misses()
     planner.plant_inheriting_units()
     planner.plant_closed_threads()
-    planner.plant_links()
-    house = planner.house()
-    most = 0
-    for reader in readers:
-        sees = sight_of(reader, policy)
-        for canaries in (house.units.values(), house.documents.values()):
-            found = (e for e in canaries if not e.is_stale and e.mark in house.searched)
-            most = max(most, sum(sees(each.labels) for each in found))
-    return replace(house, fresh_flocks=min(1 + most // VISIBLE_IN_A_FLOCK, MOST_FLOCKS))
+    planner.plant_race()
+    planner.plant_links(turn)
+    return planner.house()
+
+
+def fresh_flocks(house: CanaryHouse, published: frozenset[str]) -> tuple[Flock, ...]:
+    """The fewest flocks that ask for everything fresh and still leave room for what leaks.
+
+    Args:
+        published: What the reader sees as far as vectors know.
+    """
+    found = [
+        (type(canary), house.flocks_of(canary))
+        for canary in (*house.units.values(), *house.documents.values())
+        if not canary.is_stale and canary.mark in published and canary.mark in house.searched
+    ]
+    sizes = Counter((kind, flock) for kind, flocks in found for flock in flocks)
+    crowded = {flock.parts for (_, flock), size in sizes.items() if size > VISIBLE_IN_A_FLOCK}
+    parts = min(set(DIVISIONS) - crowded, default=DIVISIONS[-1])
+    return tuple(flock for flock in FRESH if flock.parts == parts)
 
 
 def sight_of_canaries(
@@ -420,9 +472,10 @@ def judge(
     )
 
 
-def flock_word(house: CanaryHouse, flock: int) -> str:
+def flock_word(house: CanaryHouse, flock: Flock) -> str:
     """A word in the text of every canary of a flock, and of no other."""
-    return f"flock{house.nonce}{flock:02}"
+    kind = "stale" if flock.is_stale else "fresh"
+    return f"{kind}{house.nonce}{flock.parts}x{flock.number}"
 
 
 def canary_title(mark: str) -> str:
@@ -432,13 +485,17 @@ def canary_title(mark: str) -> str:
 
 def canary_body(house: CanaryHouse, canary: CanaryUnit | CanaryDocument) -> str:
     """The text of a canary. Words with marks, so that the accented form of a search differs from the folded one."""
-    return f"{question_for(house, house.flock_of(canary))} {canary.mark}."
+    return f"{_words_of(house, house.flocks_of(canary))} {canary.mark}."
 
 
-def question_for(house: CanaryHouse, flock: int) -> str:
+def question_for(house: CanaryHouse, flock: Flock) -> str:
     """What finds every canary of a flock, in every list of a search."""
-    word = STALE_WORD if flock in house.stale_flocks else CANARY_WORD
-    return f"{word} {flock_word(house, flock)} hoàng yến"
+    return _words_of(house, [flock])
+
+
+def _words_of(house: CanaryHouse, flocks: Sequence[Flock]) -> str:
+    word = STALE_WORD if flocks[0].is_stale else CANARY_WORD
+    return f"{word} {' '.join(flock_word(house, flock) for flock in flocks)} hoàng yến"
 
 
 def marks_in(text: str) -> frozenset[str]:
@@ -503,17 +560,15 @@ class _Planner:
         self._members: dict[str, list[str]] = {}
         self._gaps: list[CanaryGap] = []
         self._links: list[CanaryLink] = []
-        self._count = {False: 0, True: 0}
+        self._counts = Counter[tuple[str, bool]]()
         self._left_open: set[Flags] = set()
         self._unsearched: set[str] = set()
         self._by_place: dict[tuple[str, bool], CanaryHolder] = {}
-        self._by_cluster: dict[tuple[Visibility | None, Readiness | None], str] = {
-            pair: self._thread().mark
-            for pair in product(_with_none(Visibility), _with_none(Readiness))
-        }
+        self._by_cluster: dict[tuple[Visibility | None, Readiness | None], str] = {}
         self._stale = self._thread().mark
         self._hub = self._thread().mark
         self._open_unit = self._unit(OPEN, self._hub)
+        self._race = CanaryRace("", "", "", (), (), ())
 
     def house(self) -> CanaryHouse:
         return CanaryHouse(
@@ -527,6 +582,7 @@ class _Planner:
             links=tuple(self._links),
             open_unit=self._open_unit,
             hub=self._hub,
+            race=self._race,
             searched=frozenset({*self._units, *self._documents} - self._unsearched),
         )
 
@@ -546,7 +602,7 @@ class _Planner:
             status = _STATUSES[(place[1] + place[2] + place[4]) % len(_STATUSES)]
             self._unit(
                 labels,
-                self._by_cluster[flags.visibility, flags.readiness],
+                self._cluster(flags),
                 status=status,
                 is_searched=(len(self._units) + turn) % TURNS == 0,
             )
@@ -566,18 +622,24 @@ class _Planner:
             labels = replace(OPEN, flags=flags)
             self._document(labels)
             if flags not in self._left_open:
-                self._unit(labels, self._by_cluster[flags.visibility, flags.readiness])
+                self._unit(labels, self._cluster(flags))
 
     def plant_near_misses(self) -> None:
-        """Everything that differs from the open labels in one or two of them, fresh documents and stale units and documents.
+        """Everything that differs from the open labels in one or two of them: fresh documents, and stale units and documents.
 
-        A rule that forgets one label lets the first kind out, one that takes two labels for alternatives the second.
+        A rule that forgets one label lets the first kind out, one that takes two labels for alternatives the second. Of stale
+        ones, those that differ in two places are a unit or a document by turns: what they hold against each other is one rule.
         """
-        for labels in _near_misses():
+        for number, labels in enumerate(_near_misses()):
             self._document(labels)
-            self._document(labels, is_stale=True)
-            if labels.lifecycle_stage is not None and labels.data_classification is not None:
+            is_single = sum(labels.value(name) != OPEN.value(name) for name in FILTERED_FIELDS) == 1
+            can_be_unit = (
+                labels.lifecycle_stage is not None and labels.data_classification is not None
+            )
+            if can_be_unit and (is_single or number % 2):
                 self._unit(labels, self._stale, is_stale=True)
+            if not can_be_unit or is_single or not number % 2:
+                self._document(labels, is_stale=True)
 
     def plant_inheriting_units(self) -> None:
         """A unit that lacks one flag and takes it from its document, for each flag."""
@@ -594,20 +656,36 @@ class _Planner:
                 thread = self._thread(Flags(**change))
                 self._members[thread.mark].append(other)
 
-    def plant_links(self) -> None:
-        """Edges from the open unit: to all units of one readiness, to as many documents, to every thread."""
+    def plant_race(self) -> None:
+        """A thread that everybody sees, what is withdrawn from it in turn, and what nobody may see of it."""
+        thread = self._thread().mark
+        secret = replace(OPEN, data_classification=DataClassification.SECRET)
+        self._race = CanaryRace(
+            thread,
+            kept=self._unit(OPEN, thread, is_searched=False),
+            hidden=self._unit(secret, thread, is_searched=False),
+            built=tuple(self._unit(OPEN, thread, is_searched=False) for _ in range(RACES)),
+            found=tuple(self._unit(OPEN, thread) for _ in range(RACES)),
+            documents=tuple(self._document(OPEN) for _ in range(RACES)),
+        )
+
+    def plant_links(self, turn: int) -> None:
+        """Edges from the open unit: to every thread, and each night to others of the published units and of the documents."""
         units = [
             mark
             for mark, unit in self._units.items()
             if unit.labels.flags.readiness is Readiness.PUBLISHED and mark != self._open_unit
         ]
-        self._links += [CanaryLink("unit", mark) for mark in units[::4]]
-        self._links += [CanaryLink("document", mark) for mark in list(self._documents)[::16]]
+        units = units[turn % TURNS :: TURNS]
+        documents = list(self._documents)[turn % LINKED_DOCUMENTS :: LINKED_DOCUMENTS]
+        self._links += [CanaryLink("unit", mark) for mark in units]
+        self._links += [CanaryLink("document", mark) for mark in documents]
         self._links += [CanaryLink("thread", mark) for mark in self._threads if mark != self._hub]
 
-    def _next(self, is_stale: bool) -> int:
-        self._count[is_stale] += 1
-        return self._count[is_stale]
+    def _next(self, kind: str, is_stale: bool) -> int:
+        """Units and documents are counted on their own: a question brings back so many of each."""
+        self._counts[kind, is_stale] += 1
+        return self._counts[kind, is_stale]
 
     def _mark(self, kind: str, number: int) -> str:
         return f"cnry{self._nonce}{kind}{number:04}"
@@ -621,6 +699,14 @@ class _Planner:
             known = self._holders[mark] = CanaryHolder(mark, OPEN.flags if is_whole else Flags())
             self._by_place[thread, is_whole] = known
         return known
+
+    def _cluster(self, flags: Flags) -> str:
+        """One thread for each visibility, so that some are hidden as a whole; of what is public, one for each readiness."""
+        is_public = flags.visibility is Visibility.PUBLIC
+        place = (flags.visibility, flags.readiness if is_public else None)
+        if place not in self._by_cluster:
+            self._by_cluster[place] = self._thread().mark
+        return self._by_cluster[place]
 
     def _thread(self, flags: Flags | None = None) -> CanaryThread:
         number = len(self._threads)
@@ -646,8 +732,8 @@ class _Planner:
         number = len(self._units)
         unit = CanaryUnit(
             mark=self._mark("u", number),
-            # Numbers divide into flocks only what is searched for.
-            number=self._next(is_stale) if is_searched else 0,
+            # Only what is searched for is divided into flocks.
+            number=self._next("u", is_stale) if is_searched else 0,
             holder=self._holder(thread, labels),
             thread=thread,
             own=own or labels.flags,
@@ -663,15 +749,16 @@ class _Planner:
         self._members[thread].append(unit.mark)
         return unit.mark
 
-    def _document(self, labels: Labels, *, is_stale: bool = False) -> None:
+    def _document(self, labels: Labels, *, is_stale: bool = False) -> str:
         document = CanaryDocument(
             self._mark("d", len(self._documents)),
-            self._next(is_stale),
+            self._next("d", is_stale),
             labels,
             OPEN if is_stale else labels,
             is_stale,
         )
         self._documents[document.mark] = document
+        return document.mark
 
 
 def _near_misses() -> Iterator[Labels]:

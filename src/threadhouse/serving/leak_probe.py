@@ -10,10 +10,11 @@ written afterwards, for good, as security events.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import TypeVar, cast
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -23,6 +24,9 @@ from threadhouse.retrieval.audience import AudiencePolicy, lane_principal
 from threadhouse.retrieval.errors import CollectionUnknownError, WrongAudienceError
 from threadhouse.retrieval.lanes import sight_of, unit_labels
 from threadhouse.retrieval.leak_canaries import (
+    RACING,
+    STALE,
+    Flock,
     PathOutcome,
     ProbeReport,
     judge,
@@ -34,6 +38,7 @@ from threadhouse.retrieval.models import (
     Collection,
     InformationUnit,
     Principal,
+    ThreadId,
     UnitId,
     Vectors,
     VectorSpace,
@@ -45,11 +50,18 @@ from threadhouse.retrieval.query_text import MAX_QUERY_CHARS
 from threadhouse.serving.mcp_tools import Caller, tool_called
 from threadhouse.serving.retrieval_service import Answer, Mode, RetrievalService
 from threadhouse.stores import queries
-from threadhouse.stores.discarded_transaction import discarded_transaction
+from threadhouse.stores.discarded_transaction import Change, discarded_transaction
 from threadhouse.stores.knowledge import KnowledgeReader
-from threadhouse.stores.leak_probe import SPACE, CanaryGround, planted_canaries, probe_stores
+from threadhouse.stores.leak_probe import (
+    SPACE,
+    CanaryGround,
+    planted_canaries,
+    probe_stores,
+    tampered_pack,
+)
 from threadhouse.stores.leased_connections import QuestionConnection
 from threadhouse.stores.migrations import open_database
+from threadhouse.stores.pack_store import BuiltPack, keep_pack
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.reader_roles import row_security_gaps
 from threadhouse.stores.security_events import Occurrence, write_security_event
@@ -57,17 +69,19 @@ from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 from threadhouse.stores.vectors import open_reader
 
-THREADS_ASKED = 2
-"""Threads of each kind (seen, hidden) that the service is asked for as every reader; all packs are probed below it."""
+_T = TypeVar("_T")
 
-BAIT_PER_LANE = 20
+BAIT_PER_LANE = 10
 """Hidden units of the hub that are asked for in each lane, others every day."""
 
-BAIT_FOR_THREADS = 5
+BAIT_FOR_THREADS = 3
 """Of them, those that are asked for thread first as well; a raw search shows every unit that it finds."""
 
+FOUND = "found"
 ANYTHING = "anything at all"
 STOPPED = "only the last check stopped it"
+OVERTAKEN = "not overtaken while"
+"""Before the names of statements that an answer was to send, or else nothing is known of what follows them."""
 
 
 def probe_canaries(settings: Settings) -> ProbeReport:
@@ -154,54 +168,177 @@ def report_faults(database: Database, report: ProbeReport) -> None:
 
 
 def probe_service(ground: CanaryGround) -> Iterator[PathOutcome]:
-    """The whole service over the canaries: threads by name, also through the tool that agents call, and raw search."""
+    """The whole service over the canaries, as every reader."""
     service = RetrievalService(
         connections=ground.database.connections,
-        searcher=ground.searcher,
+        searcher=cast("VectorSearcher", ground.searcher),
         embedder=ground.embedder,
         signals=PostgresThreadSignals(ground.database.connections),
     )
-    for name, reader in ground.readers.items():
-        sight = ground.sight(name)
-        seen = [mark for mark in ground.house.threads if mark in sight.threads]
-        hidden = [mark for mark in ground.house.threads if mark not in sight.threads]
-        for mark in (*seen[:THREADS_ASKED], ground.house.hub):
-            yield judge(
-                name,
-                "tools, thread",
-                len(ground.house.threads),
-                _asked_by_tool(service, reader, mark),
-                allowed=sight.allowed,
-                must_see=sight.packs.get(mark, frozenset()),
-            )
-        for mark in hidden[:THREADS_ASKED]:
-            yield judge(
-                name,
-                "service, hidden thread",
-                len(ground.house.threads),
-                _asked(service, reader, f"thread {mark}"),
-                allowed=sight.allowed,
-                must_see=frozenset(),
-            )
-        for flock in (*ground.house.flocks[:1], *ground.house.stale_flocks[:THREADS_ASKED]):
-            found = _asked(service, reader, question_for(ground.house, flock), Mode.RAW)
-            yield judge(
-                name,
-                "service, raw search",
-                ground.planted,
-                found,
-                allowed=sight.allowed,
-                must_see=frozenset() if found else frozenset({ANYTHING}),
-            )
+    for name in ground.readers:
+        yield from _probe_answers(ground, service, name)
+    race = ground.house.race
+    racing = [name for name in ground.readers if race.thread in ground.sight(name).threads]
+    # What follows takes canaries away, so nothing else is asked afterwards. No stored pack of the thread is fresh from now on.
+    with ground.database.lend() as connection:
+        connection.execute(queries.load("canaries_hide"), {"marks": [race.hidden]})
+    gone = frozenset[str]()
+    for name, built in zip(racing, race.built, strict=False):
+        gone |= {built}
+        yield _race_with_build(ground, service, name, built, gone)
+    lost = zip(racing, RACING, race.found, race.documents, strict=False)
+    for name, flock, found, document in lost:
+        gone |= {found, document}
+        yield _race_with_search(ground, service, name, flock, (found, document), gone)
+    for name in racing:
+        yield _tampered_pack_of(ground, service, name, gone)
+
+
+def _probe_answers(
+    ground: CanaryGround, service: RetrievalService, name: str
+) -> Iterator[PathOutcome]:
+    """Threads by name, also through the tool that agents call, and raw search; others each night, and always the hub."""
+    house, sight, reader = ground.house, ground.sight(name), ground.readers[name]
+    seen = [mark for mark in house.threads if mark in sight.threads]
+    hidden = [mark for mark in house.threads if mark not in sight.threads]
+    for mark in (house.hub, *_one_of(seen, ground.turn)):
+        yield judge(
+            name,
+            "tools, thread",
+            len(house.threads),
+            _asked_by_tool(service, reader, mark),
+            allowed=sight.allowed,
+            must_see=sight.packs.get(mark, frozenset()),
+        )
+    for mark in _one_of(hidden, ground.turn):
+        yield judge(
+            name,
+            "service, hidden thread",
+            len(house.threads),
+            _asked(service, reader, f"thread {mark}"),
+            allowed=sight.allowed,
+            must_see=frozenset(),
+        )
+    for flock in (*_one_of(ground.fresh_flocks(name), ground.turn), *_one_of(STALE, ground.turn)):
+        found = _asked(service, reader, question_for(house, flock), Mode.RAW)
+        yield judge(
+            name,
+            "service, raw search",
+            ground.planted,
+            found,
+            allowed=sight.allowed,
+            must_see=frozenset() if found else frozenset({ANYTHING}),
+        )
+
+
+def _race_with_build(
+    ground: CanaryGround, service: RetrievalService, name: str, built: str, gone: frozenset[str]
+) -> PathOutcome:
+    """A unit is taken away after a pack that holds it was read and before it leaves."""
+    race = ground.house.race
+    with ground.database.overtaken({"knowledge_units": _hiding(built)}) as waiting:
+        shown = _asked_for_thread(service, ground.readers[name], race.thread)
+        shown |= {f"{OVERTAKEN} {query}" for query in waiting}
+    left = ground.sight(name).packs[race.thread] - gone
+    members = len(ground.house.members[race.thread])
+    return judge(name, "service, race with a build", members, shown, allowed=left, must_see=left)
+
+
+def _race_with_search(
+    ground: CanaryGround,
+    service: RetrievalService,
+    name: str,
+    flock: Flock,
+    lost: tuple[str, str],
+    gone: frozenset[str],
+) -> PathOutcome:
+    """A unit and a document are taken away after a search found and read them, and before the answer leaves."""
+    question = question_for(ground.house, flock)
+    changes = {"found_units": _hiding(lost[0]), "found_documents": _hiding(lost[1])}
+    with ground.database.overtaken(changes) as waiting:
+        answer = _answer_or_none(service, ground.readers[name], question, Mode.RAW)
+        shown = {f"{OVERTAKEN} {query}" for query in waiting}
+    if answer is None:
+        shown.add(STOPPED)
+    else:
+        # What was found is named by the hits; else it would prove nothing that the pack does not hold it.
+        shown |= {f"{FOUND} {hit.owner_id}" for hit in answer.hits}
+        shown |= marks_in(canonical_json(answer.pack))
+    found = frozenset(f"{FOUND} {mark}" for mark in lost)
+    sight = ground.sight(name)
+    return judge(
+        name,
+        "service, race with a search",
+        len(lost),
+        shown,
+        allowed=(sight.allowed - gone) | {f"{FOUND} {mark}" for mark in sight.allowed},
+        must_see=found,
+    )
+
+
+def _tampered_pack_of(
+    ground: CanaryGround, service: RetrievalService, name: str, gone: frozenset[str]
+) -> PathOutcome:
+    """A pack that was stored behind the policy's back: as fresh as it says, and with a unit in it that nobody may see.
+
+    Only the last check stands between it and its lane, and has to stop it. Who gets no stored packs gets a sound one.
+    """
+    thread, reader = ground.house.race.thread, ground.readers[name]
+    with ground.database.lend() as connection:
+        keep_pack(connection, BuiltPack(tampered_pack(ground, reader.audience), 0.0))
+    left = ground.sight(name).packs[thread] - gone
+    expected = left if reader.tool_permissions else frozenset({STOPPED})
+    return judge(
+        name,
+        "service, tampered pack",
+        len(ground.house.members[thread]),
+        _asked_for_thread(service, reader, thread),
+        allowed=left | expected,
+        must_see=expected,
+    )
+
+
+def _hiding(mark: str) -> Change:
+    return Change("canaries_hide", {"marks": [mark]})
+
+
+def _one_of(known: Sequence[_T], turn: int) -> Sequence[_T]:
+    """Another one each night; none of none."""
+    return [known[turn % len(known)]] if known else []
+
+
+def _answer_or_none(
+    service: RetrievalService,
+    reader: Principal,
+    question: str,
+    mode: Mode = Mode.THREAD,
+    thread: str | None = None,
+) -> Answer | None:
+    """None when the last check stopped it."""
+    try:
+        return service.answer(
+            question,
+            reader,
+            mode,
+            token_budget=None,
+            thread_id=None if thread is None else ThreadId(thread),
+        )
+    except WrongAudienceError:
+        return None
+
+
+def _asked_for_thread(service: RetrievalService, reader: Principal, thread: str) -> frozenset[str]:
+    """Marks in the pack of a thread."""
+    answer = _answer_or_none(service, reader, "canary", thread=thread)
+    return frozenset({STOPPED}) if answer is None else marks_in(canonical_json(answer.pack))
 
 
 def _asked(
     service: RetrievalService, reader: Principal, question: str, mode: Mode = Mode.THREAD
 ) -> frozenset[str]:
     """Marks in everything that an answer carries: the pack, and what explains it."""
-    try:
-        answer = service.answer(question, reader, mode, token_budget=None)
-    except WrongAudienceError:
+    answer = _answer_or_none(service, reader, question, mode)
+    if answer is None:
         return frozenset({STOPPED})
     return marks_in(canonical_json(answer.pack) + _explained(answer))
 
@@ -273,12 +410,8 @@ def _probe_bait(
                 hidden = {each.unit_id for each in bait}
                 shown: set[str] = set()
                 for each in bait[: BAIT_FOR_THREADS if mode is Mode.THREAD else None]:
-                    try:
-                        answer = service.answer(each.question, reader, mode, token_budget=None)
-                    except WrongAudienceError:
-                        shown.add(STOPPED)
-                    else:
-                        shown |= _units_of(answer)
+                    answer = _answer_or_none(service, reader, each.question, mode)
+                    shown |= {STOPPED} if answer is None else _units_of(answer)
                 with inside.lend() as connection:
                     allowed = _visible_units(connection, shown, reader, policy)
                 yield judge(

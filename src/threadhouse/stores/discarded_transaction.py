@@ -8,14 +8,16 @@ Nobody else ever sees what happens inside, and nothing of it is left: no row, no
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any, Self
 
 import psycopg
 from psycopg import IsolationLevel
 from psycopg.abc import Params, QueryNoTemplate
-from psycopg.rows import TupleRow
+from psycopg.pq.abc import PGconn
+from psycopg.rows import Row, RowFactory, TupleRow, tuple_row
 from psycopg.transaction import Transaction
 
 from threadhouse.retrieval.models import Audience
@@ -24,12 +26,54 @@ from threadhouse.stores.leased_connections import QuestionConnections
 from threadhouse.stores.postgres import Database
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A statement, by its name, that somebody else might send at any moment."""
+
+    query: str
+    params: Mapping[str, Any]
+
+
+class DiscardedCursor(psycopg.Cursor[Row]):
+    """A cursor after whose statements others may follow; see `DiscardedDatabase.overtaken`."""
+
+    def execute(  # pyright: ignore[reportIncompatibleMethodOverride]  # no template strings here
+        self,
+        query: QueryNoTemplate,
+        params: Params | None = None,
+        *,
+        prepare: bool | None = None,
+        binary: bool | None = None,
+    ) -> Self:
+        """Execute a statement, then what was to follow it."""
+        super().execute(query, params, prepare=prepare, binary=binary)
+        if isinstance(self.connection, DiscardedConnection):
+            self.connection.follow(query)
+        return self
+
+
 class DiscardedConnection(psycopg.Connection[TupleRow]):
     """A connection inside one open transaction. What would begin a transaction on it sets a savepoint."""
 
     is_open: bool = False
     keeps_login: bool = False
     """Take on no lane's role, so that a statement is seen to decide by itself."""
+
+    def __init__(self, pgconn: PGconn, row_factory: RowFactory[TupleRow] = tuple_row) -> None:
+        super().__init__(pgconn, row_factory)
+        self.cursor_factory = DiscardedCursor
+        self.following: dict[str, Change] = {}
+
+    def follow(self, query: QueryNoTemplate) -> None:
+        """Run what was to follow a statement, once, with the rights of the login, and go on under the role that was in force."""
+        name = next((name for name in self.following if queries.load(name) is query), None)
+        if name is None:
+            return
+        change = self.following.pop(name)
+        role = self.execute(queries.load("role_current")).fetchone()
+        self.execute(queries.load("role_reset"))
+        self.execute(queries.load(change.query), change.params)
+        self.execute(queries.load("role_set"), {"role": role[0] if role else "none"})
 
     def execute(  # pyright: ignore[reportIncompatibleMethodOverride]  # no template strings here
         self,
@@ -82,36 +126,48 @@ class DiscardedDatabase(Database):
     ) -> Generator[psycopg.Connection[TupleRow], None, None]:
         """Yield the one connection; what the body did is undone when it raises."""
         del autocommit
-        if self.connection is None:
-            message = "A DiscardedDatabase is made by discarded_transaction."
-            raise LookupError(message)
-        with self.connection.transaction():
-            yield self.connection
+        with self._one.transaction():
+            yield self._one
 
     @contextmanager
     def lend(self) -> Generator[psycopg.Connection[TupleRow], None, None]:
         """Yield the one connection as a pool would: without a transaction of its own."""
-        if self.connection is None:
-            message = "A DiscardedDatabase is made by discarded_transaction."
-            raise LookupError(message)
-        yield self.connection
+        yield self._one
 
     @contextmanager
     def without_roles(self) -> Generator[None, None, None]:
         """Inside, every question is asked with the rights of the login: what a lane's role would keep back is not kept back."""
-        if self.connection is None:
-            message = "A DiscardedDatabase is made by discarded_transaction."
-            raise LookupError(message)
-        self.connection.keeps_login = True
+        self._one.keeps_login = True
         try:
             yield
         finally:
-            self.connection.keeps_login = False
+            self._one.keeps_login = False
+
+    @contextmanager
+    def overtaken(
+        self, changes: Mapping[str, Change]
+    ) -> Generator[Mapping[str, Change], None, None]:
+        """Inside, each named statement is followed at once by a change, as if somebody else had made it just then.
+
+        Yields what has not happened yet.
+        """
+        self._one.following = dict(changes)
+        try:
+            yield self._one.following
+        finally:
+            self._one.following = {}
 
     @property
     def connections(self) -> QuestionConnections:
         """The one connection for a service that would take many."""
         return _OneConnection(self)
+
+    @property
+    def _one(self) -> DiscardedConnection:
+        if self.connection is None:
+            message = "A DiscardedDatabase is made by discarded_transaction."
+            raise LookupError(message)
+        return self.connection
 
 
 class _OneConnection:

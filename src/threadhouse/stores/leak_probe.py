@@ -5,7 +5,8 @@ which a store can give something out: vector filter, read-back, names and words 
 Does not belong here: which canaries there are and what is a leak (retrieval.leak_canaries), the query path (serving.leak_probe).
 
 Each enforcer is asked with the others out of the way, because behind another one a broken one would go unnoticed:
-the filter with a read-back that lets everything pass, the read-back over stale vectors, which say that everybody may see them.
+the filter by what the engine gives out before anything else has looked, the read-back over stale vectors, which say that
+everybody may see them.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 from psycopg.types.json import Jsonb
 
-from threadhouse.retrieval.audience import AudiencePolicy, Labels, allowed_values
+from threadhouse.retrieval.audience import AudiencePolicy, allowed_values, lane_principal
 from threadhouse.retrieval.bm25 import TermForm, document_vector
 from threadhouse.retrieval.centroids import (
     CentroidPlan,
@@ -39,17 +41,20 @@ from threadhouse.retrieval.fallback import EXPLICIT_RAW, LEGACY_UNIT_KIND, Found
 from threadhouse.retrieval.health_report import render_html, render_markdown
 from threadhouse.retrieval.lanes import outline_unit, sight_of
 from threadhouse.retrieval.leak_canaries import (
-    MOST_FLOCKS,
+    FRESH,
     OPEN,
-    STALE_FLOCKS,
+    RACING,
+    STALE,
     CanaryDocument,
     CanaryHouse,
     CanarySight,
     CanaryUnit,
+    Flock,
     PathOutcome,
     canary_body,
     canary_title,
     failed_probe,
+    fresh_flocks,
     judge,
     marks_in,
     plan_canaries,
@@ -66,6 +71,7 @@ from threadhouse.retrieval.models import (
     LifecycleStage,
     MembershipStatus,
     Principal,
+    ScoredPoint,
     SemanticThread,
     TextSpan,
     ThreadId,
@@ -81,6 +87,7 @@ from threadhouse.retrieval.packs import (
     ThreadDossier,
     build_pack,
     canonical_json,
+    thread_pack_id,
 )
 from threadhouse.retrieval.payloads import chunk_payload, label_fields, point_id
 from threadhouse.retrieval.ports import VectorSearcher, VectorStore
@@ -101,7 +108,8 @@ from threadhouse.stores.projection_sources import DocumentSource, UnitSource
 from threadhouse.stores.reader_roles import begin_reading, row_security_gaps
 from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
-from threadhouse.stores.vectors import open_writer
+from threadhouse.stores.vectors import BM25_VECTORS, open_scratch
+from threadhouse.stores.vectors_observed import DENSE, ObservedSearcher
 
 PROBE_LOCK = "threadhouse leak probe"
 """Name of the advisory lock that one probe of a hub holds: the next one clears away what a killed one left."""
@@ -110,9 +118,15 @@ CONTENT = (Collection.INFORMATION_UNITS, Collection.PRODUCTION_DOCUMENTS)
 EVERYTHING = 100_000
 """More hits than there are canaries."""
 
+REPORT_DAY = date(2000, 1, 1)
+"""A day before any hub had events of its own, on which something happened to every thread of canaries."""
+
 _ALIAS = "leak-canary-"
 _HOME = "leak-probe-"
-_DIMENSIONS = 2 + STALE_FLOCKS + MOST_FLOCKS
+_DIRECTIONS: Mapping[Flock, int] = {
+    flock: 2 + at for at, flock in enumerate((*STALE, *FRESH, *RACING))
+}
+_DIMENSIONS = 2 + len(_DIRECTIONS)
 SPACE = VectorSpace(
     name="leak-canary",
     model="none",
@@ -132,9 +146,7 @@ class CanaryEmbedder:
     """A direction for each flock, and one that all share."""
 
     def __init__(self, house: CanaryHouse) -> None:
-        self._flock_of = {
-            question_for(house, flock): flock for flock in (*house.flocks, *house.stale_flocks)
-        }
+        self._flock_of = {question_for(house, flock): flock for flock in _DIRECTIONS}
 
     @property
     def space(self) -> VectorSpace:
@@ -142,18 +154,21 @@ class CanaryEmbedder:
         return SPACE
 
     def embed_query(self, text: str) -> Vectors:
-        """The direction of the flock that is asked for; of all canaries when it is none of the known questions."""
-        row = flock_vector(self._flock_of.get(text))
+        """The direction of the flock that is asked for; of all fresh canaries when it is none of the known questions."""
+        flock = self._flock_of.get(text)
+        row = flock_vector(() if flock is None else (flock,))
         return Vectors(SPACE.space_id, "query", row[np.newaxis], np.zeros(1, np.bool_))
 
 
-def flock_vector(flock: int | None) -> NDArray[np.float32]:
-    """Shape (dim,), length 1: the flock's own direction, and one that all fresh or all stale ones share."""
+@cache
+def flock_vector(flocks: tuple[Flock, ...]) -> NDArray[np.float32]:
+    """Shape (dim,), length 1: the flocks' own directions, and one that all fresh or all stale ones share."""
     row = np.zeros(_DIMENSIONS, np.float32)
-    row[int(flock is not None and flock < STALE_FLOCKS)] = 1.0
-    if flock is not None:
-        row[2 + flock] = 1.0
-    return (row / np.linalg.norm(row)).astype(np.float32)
+    row[int(any(flock.is_stale for flock in flocks))] = 1.0
+    row[[_DIRECTIONS[flock] for flock in flocks]] = 1.0
+    row = (row / np.linalg.norm(row)).astype(np.float32)
+    row.flags.writeable = False  # remembered: thousands of canaries share a few dozen
+    return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +177,9 @@ class CanaryGround:
 
     Attributes:
         database: The hub with the canaries in it, as only this transaction sees it.
-        searcher: Asks the scratch collections.
+        searcher: Asks the scratch collections, and is watched.
         dossiers: Everything known about each thread of canaries.
+        turn: Another number each night: chooses what is asked for a part at a time.
     """
 
     house: CanaryHouse
@@ -171,9 +187,14 @@ class CanaryGround:
     policy: AudiencePolicy
     readers: Mapping[str, Principal]
     sights: Mapping[str, CanarySight]
-    searcher: VectorSearcher
+    searcher: ObservedSearcher
     embedder: CanaryEmbedder
     dossiers: Mapping[ThreadId, ThreadDossier] = field(repr=False)
+    turn: int = 0
+
+    def fresh_flocks(self, reader: str) -> tuple[Flock, ...]:
+        """What it takes to ask for everything fresh as a reader."""
+        return fresh_flocks(self.house, self.sight(reader).published)
 
     def sight(self, reader: str) -> CanarySight:
         """What a reader sees."""
@@ -206,11 +227,14 @@ def planted_canaries(database: Database, settings: Settings) -> Generator[Canary
         with inside.lend() as connection:
             policy = KnowledgeReader(connection).policy()
         readers = probed_readers(policy)
-        house = plan_canaries(
-            secrets.token_hex(4), readers.values(), policy, datetime.now(UTC).toordinal()
-        )
+        turn = datetime.now(UTC).toordinal()
+        house = plan_canaries(secrets.token_hex(4), turn)
         _plant_rows(inside, house)
         with inside.lend() as connection:
+            connection.execute(
+                queries.load("canaries_plant_figures"),
+                {"day": REPORT_DAY, "lanes": list(Audience), "threads": list(house.threads)},
+            )
             connection.execute(queries.load("canaries_analyze"))
             knowledge = KnowledgeReader(connection)
             dossiers = {
@@ -230,6 +254,7 @@ def planted_canaries(database: Database, settings: Settings) -> Generator[Canary
             searcher=searcher,
             embedder=CanaryEmbedder(house),
             dossiers=dossiers,
+            turn=turn,
         )
 
 
@@ -241,28 +266,6 @@ def probe_stores(ground: CanaryGround) -> Iterator[PathOutcome]:
         except (Leak, ValueError, LookupError) as error:
             # A pack that cannot be built, or that the last check stops, where a sound one was planted.
             yield failed_probe(probe.__name__, ground.planted, type(error).__name__)
-
-
-def probe_vector_filter(ground: CanaryGround) -> Iterator[PathOutcome]:
-    """The filter alone, list by list: the read-back lets everything pass."""
-    for name, reader in ground.readers.items():
-        sight = ground.sight(name)
-        live = _EverythingIsLive(ground.house, reader, ground.policy)
-        lists = {"dense": set[str](), "bm25_accented": set[str](), "bm25_folded": set[str]()}
-        for flock in ground.house.flocks:
-            for hit in _search(ground, reader, flock, ground.searcher, live):
-                for of_list, seen in lists.items():
-                    if getattr(hit.breakdown, of_list) is not None:
-                        seen.add(hit.owner_id)
-        for of_list, seen in lists.items():
-            yield judge(
-                name,
-                f"vector filter, {of_list}",
-                len(ground.house.searched),
-                seen,
-                allowed=sight.published,
-                must_see=(sight.published & ground.house.searched) - ground.stale,
-            )
 
 
 def probe_read_back(ground: CanaryGround) -> Iterator[PathOutcome]:
@@ -288,14 +291,28 @@ def probe_read_back(ground: CanaryGround) -> Iterator[PathOutcome]:
 
 
 def probe_search(ground: CanaryGround) -> Iterator[PathOutcome]:
-    """Search as it is: lists fused, filtered and read back. Of stale canaries only the read-back keeps the hidden ones away."""
+    """The vector filter by what the engine gives out list by list, and search as it is: lists fused, filtered and read back.
+
+    The filter is judged before anything else has looked. Of stale canaries only the read-back keeps the hidden ones away.
+    """
     live = PostgresLiveOwners(ground.database.lend)
     for name, reader in ground.readers.items():
         sight = ground.sight(name)
+        ground.searcher.take_notes()
         seen: set[str] = set()
-        for flock in (*ground.house.flocks, *ground.house.stale_flocks):
-            for hit in _search(ground, reader, flock, ground.searcher, live):
+        for flock in (*ground.fresh_flocks(name), *STALE):
+            for hit in _search(ground, reader, flock, live):
                 seen |= {hit.owner_id} | marks_in(str(hit.metadata))
+        listed = ground.searcher.take_notes()
+        for of_list in (DENSE, *BM25_VECTORS):
+            yield judge(
+                name,
+                f"vector filter, {of_list}",
+                len(ground.house.searched),
+                {_owner_of(point) for point in listed.get(of_list, ())},
+                allowed=sight.published,
+                must_see=sight.published & ground.house.searched,
+            )
         yield judge(
             name,
             "search, fused",
@@ -306,6 +323,13 @@ def probe_search(ground: CanaryGround) -> Iterator[PathOutcome]:
         )
 
 
+def _owner_of(point: ScoredPoint) -> str:
+    """The unit or, of a part of a document, the document."""
+    metadata = point.payload.get("metadata")
+    unit = metadata.get("logical_unit_id") if isinstance(metadata, dict) else None
+    return str(unit or point.payload.get("document_id"))
+
+
 def probe_centroids(ground: CanaryGround) -> Iterator[PathOutcome]:
     """Threads by their centres. Where a lane may not have one, there is a stale one that everybody might see."""
     live = PostgresLiveOwners(ground.database.lend)
@@ -313,7 +337,7 @@ def probe_centroids(ground: CanaryGround) -> Iterator[PathOutcome]:
         # A lane's centroids are made of what the lane sees without any permission. Permissions can open a thread that is
         # closed to the lane, and so the lane's centre of it, never more.
         lane = ground.sight(reader.audience)
-        hits = _search(ground, reader, 0, ground.searcher, live, (Collection.THREAD_CENTROIDS,))
+        hits = _search(ground, reader, STALE[0], live, (Collection.THREAD_CENTROIDS,))
         seen = {hit.owner_id.rpartition("/")[0] for hit in hits}
         yield judge(
             name,
@@ -361,17 +385,23 @@ def probe_packs(ground: CanaryGround) -> Iterator[PathOutcome]:
     """Packs as they are built and as stored ones are read: with titles, gaps, links, suspects and what was left out."""
     delivery = PackDelivery(ground.database.connections)
     for name, reader in ground.readers.items():
-        for thread, dossier in ground.dossiers.items():
-            pack = build_pack(dossier, reader, ground.policy, SPACE.space_id)
+        built = {
+            thread: build_pack(dossier, reader, ground.policy, SPACE.space_id)
+            for thread, dossier in ground.dossiers.items()
+        }
+        for thread, pack in built.items():
             yield _judge_pack(ground, name, "pack, built", thread, pack)
-            if reader.tool_permissions:
-                continue  # a reader with permissions of its own never gets a stored pack
-            if pack is not None:
-                with ground.database.lend() as connection:
+        if reader.tool_permissions:
+            continue  # a reader with permissions of its own never gets a stored pack
+        with ground.database.lend() as connection:
+            for pack in built.values():
+                if pack is not None:
                     keep_pack(connection, BuiltPack(pack, 0.0))
-            with delivery.begin() as out:
+        # One transaction for all: every change of roles makes the database plan the last check anew.
+        with delivery.begin() as out:
+            for thread in built:
                 stored, _ = out.stored_pack(thread, reader, ground.policy, SPACE.space_id)
-            yield _judge_pack(ground, name, "pack, stored", thread, stored)
+                yield _judge_pack(ground, name, "pack, stored", thread, stored)
 
 
 def probe_last_check(ground: CanaryGround) -> Iterator[PathOutcome]:
@@ -400,18 +430,10 @@ def probe_last_check(ground: CanaryGround) -> Iterator[PathOutcome]:
 
 def probe_reports(ground: CanaryGround) -> Iterator[PathOutcome]:
     """Reports of every lane, about a day on which something happened to every thread. A lane's report names no thread at all."""
-    day = date(2000, 1, 1)  # before any hub had events of its own
-    with ground.database.lend() as connection:
-        connection.execute(
-            queries.load("canaries_plant_figures"),
-            {
-                "day": day,
-                "lanes": list(Audience),
-                "threads": list(ground.house.threads),
-            },
-        )
     for lane in Audience:
-        figures = collect_health_figures(ground.database, day, zone=ZoneInfo("UTC"), lane=lane)
+        figures = collect_health_figures(
+            ground.database, REPORT_DAY, zone=ZoneInfo("UTC"), lane=lane
+        )
         text = render_markdown(figures) + render_html(figures) + str(figures.to_json())
         yield judge(
             lane,
@@ -466,7 +488,6 @@ def probe_row_security(ground: CanaryGround) -> Iterator[PathOutcome]:
 
 STORE_PROBES: tuple[Callable[[CanaryGround], Iterator[PathOutcome]], ...] = (
     probe_row_security,
-    probe_vector_filter,
     probe_read_back,
     probe_search,
     probe_centroids,
@@ -475,45 +496,6 @@ STORE_PROBES: tuple[Callable[[CanaryGround], Iterator[PathOutcome]], ...] = (
     probe_last_check,
     probe_reports,
 )
-
-
-class _EverythingIsLive:
-    """A read-back that lets everything pass: it answers with labels that the reader may see."""
-
-    def __init__(self, house: CanaryHouse, reader: Principal, policy: AudiencePolicy) -> None:
-        words = {
-            name: min(values, default=None)
-            for name, values in allowed_values(reader, policy).items()
-        }
-        flags = {name: words[name] for name in Flags.__dataclass_fields__}
-        self._labels = Labels(
-            Flags(**cast("dict[str, Any]", flags)),
-            cast("Any", words["lifecycle_stage"]),
-            cast("Any", words["data_classification"]),
-        )
-        self._versions = {mark: str(unit.version_id) for mark, unit in house.units.items()} | {
-            mark: f"{mark}@1" for mark in house.documents
-        }
-
-    def read(
-        self, collection: Collection, physical: str, owner_ids: Sequence[str]
-    ) -> Mapping[str, LiveOwner]:
-        del collection, physical
-        return {each: LiveOwner(self._versions[each], self._labels) for each in owner_ids}
-
-
-class _RenamedCollections:
-    """A searcher whose public names mean scratch collections; everything else is the searcher's own."""
-
-    def __init__(self, searcher: VectorSearcher, names: Mapping[str, str]) -> None:
-        self._searcher = searcher
-        self._names = names
-
-    def resolve(self, alias: str) -> str:
-        return self._searcher.resolve(self._names.get(alias, alias))
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._searcher, name)
 
 
 @contextmanager
@@ -525,8 +507,8 @@ def _scratch_writer(settings: Settings) -> Generator[VectorStore, None, None]:
     key = settings.qdrant_api_key
     with (
         tempfile.TemporaryDirectory(prefix=_HOME, dir=settings.home) as folder,
-        open_writer(
-            home=Path(folder),
+        open_scratch(
+            folder=Path(folder),
             url=settings.qdrant_url,
             api_key=key.get_secret_value() if key else None,
         ) as writer,
@@ -650,7 +632,7 @@ def _plant_vectors(
     house: CanaryHouse,
     policy: AudiencePolicy,
     dossiers: Mapping[ThreadId, ThreadDossier],
-) -> VectorSearcher:
+) -> ObservedSearcher:
     """Write the points as the nightly does; those of stale canaries with the labels that they used to have."""
     names: dict[str, str] = {}
     for source, marks in ((UnitSource(), house.units), (DocumentSource(), house.documents)):
@@ -669,7 +651,7 @@ def _plant_vectors(
     names[collection] = writer.create_collection(f"{_ALIAS}{collection}", SPACE)
     centroids = _centroids(house, policy, dossiers)
     write_centroids(database, writer, names[collection], SPACE, centroids)
-    return cast("VectorSearcher", _RenamedCollections(writer, names))
+    return ObservedSearcher(writer, names)
 
 
 def _point(
@@ -685,7 +667,7 @@ def _point(
         payload["metadata"] = {**metadata, **label_fields(canary.published)}
     return VectorPoint(
         point_id=point_id(collection, owner.version_key, 0),
-        dense=flock_vector(house.flock_of(canary)),
+        dense=flock_vector(house.flocks_of(canary)),
         bm25_accented=document_vector(text, TermForm.ACCENTED),
         bm25_folded=document_vector(text, TermForm.FOLDED),
         payload=payload,
@@ -728,7 +710,8 @@ def _centroids(
         unit_id: unit for dossier in dossiers.values() for unit_id, unit in dossier.units.items()
     }
     vectors = {
-        unit_id: flock_vector(house.flock_of(house.units[unit_id]))[np.newaxis] for unit_id in units
+        unit_id: flock_vector(house.flocks_of(house.units[unit_id]))[np.newaxis]
+        for unit_id in units
     }
     answers = plan_centroids(
         threads,
@@ -747,7 +730,7 @@ def _centroids(
             plan = CentroidPlan(
                 thread_of[built.thread_id], built.lane, one_unit, "vi", OPEN, "leak-canary"
             )
-            built = ThreadCentroid(plan, flock_vector(None), 1.0)
+            built = ThreadCentroid(plan, flock_vector(()), 1.0)
         centroids.append(built)
     return centroids
 
@@ -755,8 +738,7 @@ def _centroids(
 def _search(
     ground: CanaryGround,
     reader: Principal,
-    flock: int,
-    searcher: VectorSearcher,
+    flock: Flock,
     live: LiveOwners,
     collections: Sequence[Collection] = CONTENT,
 ) -> tuple[SearchHit, ...]:
@@ -765,7 +747,7 @@ def _search(
         reader,
         collections,
         policy=ground.policy,
-        searcher=searcher,
+        searcher=cast("VectorSearcher", ground.searcher),
         live=live,
         limit=EVERYTHING,
         one_per="owner",
@@ -833,7 +815,7 @@ def pack_of_everything(ground: CanaryGround) -> ContextPack:
     dossier = ground.dossiers[ThreadId(house.hub)]
     found = FoundUnit(dossier.units[UnitId(house.open_unit)], 1.0)
     pack = ad_hoc_pack(
-        [found], ground.readers[Audience.AI_AGENT], ground.policy, SPACE.space_id, EXPLICIT_RAW
+        [found], lane_principal(Audience.AI_AGENT), ground.policy, SPACE.space_id, EXPLICIT_RAW
     )
     sample = found.to_pack_unit()
     units: list[PackUnit] = [
@@ -845,3 +827,30 @@ def pack_of_everything(ground: CanaryGround) -> ContextPack:
         for mark in house.documents
     ]
     return pack.model_copy(update={"supporting_units": tuple(units)})
+
+
+def tampered_pack(ground: CanaryGround, lane: Audience) -> ContextPack:
+    """The lane's pack of the race's thread as it is now, with a unit in it that nobody may see, labelled as if all might.
+
+    Raises:
+        LookupError: The lane does not see the thread.
+    """
+    race = ground.house.race
+    with ground.database.lend() as connection:
+        dossier = KnowledgeReader(connection).dossier(ThreadId(race.thread))
+    pack = dossier and build_pack(dossier, lane_principal(lane), ground.policy, SPACE.space_id)
+    if dossier is None or pack is None:
+        message = f"{lane} sees nothing of thread {race.thread}."
+        raise LookupError(message)
+    hidden = dossier.units[UnitId(race.hidden)]
+    kept = next(unit for unit in pack.units() if unit.logical_unit_id == race.kept)
+    smuggled = kept.model_copy(
+        update={
+            "logical_unit_id": hidden.logical_unit_id,
+            "unit_version_id": hidden.unit_version_id,
+            "canonical_address": hidden.canonical_address,
+            "body": hidden.body,
+        }
+    )
+    tampered = pack.model_copy(update={"supporting_units": (*pack.supporting_units, smuggled)})
+    return tampered.model_copy(update={"pack_id": thread_pack_id(tampered)})
