@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
-from threadhouse.retrieval.metrics import OVERALL, RATES, RateDefinition, sum_rates
+from threadhouse.retrieval.metrics import COUNTED, OVERALL, RateDefinition, sum_rates
 
 if TYPE_CHECKING:
     from threadhouse.retrieval.models import Json
@@ -30,7 +30,7 @@ WORST_THREADS = 10
 LONGEST_EVIDENCE_CHARS = 300
 """Three lines on a screen; all of it stands in nao.health_signal."""
 
-_BY_NAME = {rate.name: rate for rate in RATES}
+_BY_NAME = {rate.name: rate for rate in COUNTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ def rate_figures(daily: pl.DataFrame, lane: str) -> tuple[RateFigure, ...]:
     return tuple(
         _figure(rows[name, rate.name])
         for name in lanes
-        for rate in RATES
+        for rate in COUNTED
         if (name, rate.name) in rows
     )
 
@@ -286,7 +286,7 @@ def trend_figures(daily: pl.DataFrame, lane: str, days: Sequence[date]) -> tuple
     return tuple(
         TrendFigure(rate.name, name, tuple(rows.get((name, rate.name, day)) for day in days))
         for name in lanes
-        for rate in RATES
+        for rate in COUNTED
     )
 
 
@@ -302,7 +302,7 @@ def change_figures(daily: pl.DataFrame, lane: str) -> tuple[ChangeFigure, ...]:
     return tuple(
         ChangeFigure(rate.name, name, earlier.get((name, rate.name)), later[name, rate.name])
         for name in sorted({name for name, _ in later})
-        for rate in RATES
+        for rate in COUNTED
         if (name, rate.name) in later
     )
 
