@@ -3,10 +3,16 @@
 Belongs here: partition definitions. Does not belong here: which partitions a run takes (pipelines).
 """
 
+from typing import Final
+
 import dagster as dg
 
 FIRST_DAY = "2024-01-01"
 """First local day that metrics are kept for. Earlier events stay in Postgres and in no figure."""
+
+
+CHANGED_DAYS_ONLY: Final = {"threadhouse/changed_days_only": "true"}
+"""Run tag of a night, which knows what changed. A run without it was asked for its days, and looks at each of them."""
 
 
 def daily(time_zone: str) -> dg.DailyPartitionsDefinition:

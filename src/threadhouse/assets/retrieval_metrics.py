@@ -13,6 +13,7 @@ import polars as pl
 from dagster._utils.warnings import BetaWarning
 
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
+from threadhouse.assets.partitions import CHANGED_DAYS_ONLY
 from threadhouse.assets.source_tables import EVENT_TABLES
 from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import EnvironmentResource, LakeResource, PostgresResource
@@ -73,8 +74,14 @@ def _build_metric_assets(daily: dg.DailyPartitionsDefinition) -> list[dg.AssetsD
         Grain: one row an event. A day is written again, in one step, only when Postgres holds something else for it.
         """
         with retrying_transient_faults():
-            zone = environment.settings().zone
-            done = extract_days(postgres.open(), lake.open(), zone, partition_days(context))
+            done = extract_days(
+                postgres.open(),
+                lake.open(),
+                environment.settings().zone,
+                partition_days(context),
+                recheck=not CHANGED_DAYS_ONLY.items() <= context.run.tags.items(),
+                progress=reporter("Extracting days"),
+            )
         return dg.MaterializeResult(
             metadata={
                 "dagster/partition_row_count": done.rows_written,

@@ -25,12 +25,14 @@ import click
 
 from threadhouse import __version__
 from threadhouse.pipelines import (
+    cli_backfill,
     cli_gaps,
     cli_mcp,
     cli_policy,
     cli_query,
     cli_replay,
     cli_security,
+    cli_sql,
     cli_token,
 )
 from threadhouse.pipelines.secret_masking import mask
@@ -115,6 +117,7 @@ def load(path: Path, *, mapping: Path | None, as_json: bool) -> None:
     """
     from threadhouse.pipelines.progress_display import open_display
     from threadhouse.stores.loading import load_path
+    from threadhouse.stores.query_secret import open_question_keeper
 
     settings = _settings()
     _require_exists(path)
@@ -125,6 +128,7 @@ def load(path: Path, *, mapping: Path | None, as_json: bool) -> None:
             path,
             mapping,
             lambda _file, done, total: display.report("Loading files", done, total),
+            open_question_keeper(settings),
         )
     if as_json:
         _print_json(report.to_json())
@@ -182,6 +186,8 @@ def nightly(
         click.echo(f"In quarantine: {count:,} items; threadhouse doctor names their sources.")
 
 
+cli_backfill.add_commands(cli)
+cli_sql.add_commands(cli)
 cli_query.add_commands(cli)
 cli_policy.add_commands(cli)
 cli_security.add_commands(cli)
@@ -637,6 +643,7 @@ def _require_exists(path: Path) -> None:
 def _load_sample_if_empty(settings: Settings, announce: Callable[[str], None]) -> bool:
     """Load the sample hub into a source of truth that holds nothing; whether that was done."""
     from threadhouse.stores.loading import load_path
+    from threadhouse.stores.query_secret import open_question_keeper
     from threadhouse.stores.source_counts import count_source
 
     database = _open_database(settings)
@@ -648,7 +655,7 @@ def _load_sample_if_empty(settings: Settings, announce: Callable[[str], None]) -
         message = f"The sample hub is not part of this installation ({hub}); load your own with threadhouse load PATH."
         raise LoadError(message)
     announce("The source of truth is empty: loading the sample hub from examples/hub")
-    report = load_path(database, hub)
+    report = load_path(database, hub, keeper=open_question_keeper(settings))
     announce(
         f"Loaded the sample hub: {report.write_count:,} rows and versions, {len(report.quarantined):,} in quarantine"
     )

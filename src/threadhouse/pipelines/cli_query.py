@@ -116,10 +116,17 @@ def query(
 @click.argument("query_id", type=click.UUID)
 @click.argument("verdict", type=click.Choice(VERDICTS))
 @click.option("--thread", help="The thread that is rejected; by default the one that answered.")
+@click.option("--unit", help="The unit that is noisy, by the address that the pack names it by.")
 @_as_json
 @takes_principal
 def feedback(
-    asking: Asking, query_id: UUID, verdict: str, *, thread: str | None, as_json: bool
+    asking: Asking,
+    query_id: UUID,
+    verdict: str,
+    *,
+    thread: str | None,
+    unit: str | None,
+    as_json: bool,
 ) -> None:
     """Say what the answer to QUERY_ID was worth.
 
@@ -132,7 +139,9 @@ def feedback(
     settings = Settings.from_environment()
     principal = asking.principal(settings)
     with open_retrieval_service(settings) as service:
-        event_id = service.feedback(query_id, Verdict(verdict), principal, thread_id=thread)
+        event_id = service.feedback(
+            query_id, Verdict(verdict), principal, thread_id=thread, unit_address=unit
+        )
     if as_json:
         click.echo(json.dumps({"event_id": str(event_id)}))
     else:

@@ -30,7 +30,8 @@ from threadhouse.assets.source_tables import source_tables
 from threadhouse.assets.thread_centroids import thread_centroids
 from threadhouse.assets.thread_health import thread_health
 from threadhouse.assets.vectors import content_vectors
-from threadhouse.pipelines.jobs import nightly_rebuild
+from threadhouse.assets.warehouse import analytics_database, event_retention
+from threadhouse.pipelines.jobs import metrics_backfill, nightly_rebuild
 from threadhouse.pipelines.replays import QueryPathReplays
 from threadhouse.pipelines.schedules import build_nightly_schedule
 from threadhouse.resources.stores import (
@@ -83,6 +84,8 @@ def build_definitions(
             gap_replay,
             context_packs,
             *build_metric_assets(daily(settings.threadhouse_tz)),
+            event_retention,
+            analytics_database,
         ],
         asset_checks=[
             nothing_is_quarantined,
@@ -94,7 +97,7 @@ def build_definitions(
             context_packs_are_fresh,
             *build_leak_checks(_canaries, _published),
         ],
-        jobs=[nightly_rebuild],
+        jobs=[nightly_rebuild, metrics_backfill],
         schedules=[build_nightly_schedule(settings.threadhouse_tz)],
         resources=dict(resources or build_resources()),
         # One process: eight empty assets take 1.6 s in it and 22 s in a process each, and it opens each shard once.

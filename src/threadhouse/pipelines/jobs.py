@@ -14,4 +14,14 @@ nightly_rebuild = dg.define_asset_job(
     ),
 )
 
+metrics_backfill = dg.define_asset_job(
+    "metrics_backfill",
+    selection=dg.AssetSelection.assets("retrieval_events", "retrieval_metrics_daily"),
+    description=(
+        "Events and rates of a range of days, in one run: each day is held against Postgres, extracted where it differs, and "
+        "counted where its rates were counted from something else."
+    ),
+)
+
 NIGHTLY_JOB = "nightly_rebuild"
+METRICS_BACKFILL_JOB = "metrics_backfill"

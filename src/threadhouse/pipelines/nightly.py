@@ -1,31 +1,23 @@
 """The nightly job, run here and now by the console script.
 
-Belongs here: one run of ``nightly_rebuild`` in this process, its log file, its row in ``nao.pipeline_run``, what to tell a
-person.
-Does not belong here: when it runs by itself (pipelines.schedules), what it does (assets).
+Belongs here: one run of ``nightly_rebuild``, its row in ``nao.pipeline_run``, what to tell a person.
+Does not belong here: running a job (pipelines.job_runs), when it runs by itself (pipelines.schedules), what it does (assets).
 """
 
-import logging
-import os
 import time
 import uuid
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
-from dagster_shared.error import SerializableErrorInfo
 
-from threadhouse.pipelines.dead_runs import end_dead_runs, process_tags
-from threadhouse.pipelines.definitions import build_definitions, build_resources
+from threadhouse.assets.partitions import CHANGED_DAYS_ONLY
+from threadhouse.pipelines.job_runs import execute_job
 from threadhouse.pipelines.jobs import NIGHTLY_JOB
 from threadhouse.pipelines.schedules import nightly_days, range_tags
-from threadhouse.pipelines.ui_processes import prepare_instance, running_ui
-from threadhouse.resources.run_listener import listening
-from threadhouse.retrieval.errors import ThreadhouseError
 from threadhouse.retrieval.models import Json
 from threadhouse.stores.advisory_locks import advisory_lock
 from threadhouse.stores.lake import EventLake
@@ -37,10 +29,6 @@ from threadhouse.stores.settings import Settings
 
 NIGHTLY_LOCK = "threadhouse nightly"
 """Name of the advisory lock that one nightly of the console script holds."""
-
-
-class NightlyFailedError(ThreadhouseError):
-    """A step failed or a check stopped the run; what was built before it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +121,7 @@ def run_nightly(
     """Run the whole nightly job in this process.
 
     Raises:
-        NightlyFailedError: A step failed or a blocking check did; the sentence names it and the log.
+        JobFailedError: A step failed or a blocking check did; the sentence names it and the log.
         StoreLockedError: Another nightly of this hub is at work; the sentence names it.
         ThreadhouseError: A store could not be opened.
     """
@@ -165,101 +153,26 @@ def _run(
     counters: dict[str, Json] = {}
     succeeded = False
     try:
-        with _instance(settings) as instance, _log_file(settings, run_id) as (log, logger):
-            definitions = build_definitions(
-                settings,
-                resources=build_resources(str(settings.home)),
-                loggers={"console": logger},
-            )
-            deletes, losses = {"allow_deletes": allow_deletes}, {"accept_losses": accept_losses}
-            config = {
-                "ops": {
-                    "content_vectors": {"config": {**deletes, **losses}},
-                    "thread_centroids": {"config": deletes},
-                    "replay": {"config": losses},
-                    "context_packs": {"config": deletes},
-                },
-                # Named, because a run that names no logger gets Dagster's own, which writes to the terminal.
-                "loggers": {"console": {}},
-            }
-            with listening(progress):
-                result = definitions.resolve_job_def(NIGHTLY_JOB).execute_in_process(
-                    instance=instance,
-                    run_config=config,
-                    tags={**range_tags(days), **process_tags()},
-                    raise_on_error=False,
-                    run_id=run_id,
-                )
-            _require_success(result, log)
-            summary = _summarise(result, run_id, time.monotonic() - started, log)
-            counters = {k: v for k, v in summary.to_json().items() if k != "assets"}
-            succeeded = True
-            return summary
+        deletes, losses = {"allow_deletes": allow_deletes}, {"accept_losses": accept_losses}
+        result, log = execute_job(
+            settings,
+            NIGHTLY_JOB,
+            run_id,
+            ops={
+                "content_vectors": {"config": {**deletes, **losses}},
+                "thread_centroids": {"config": deletes},
+                "replay": {"config": losses},
+                "context_packs": {"config": deletes},
+            },
+            tags=range_tags(days) | CHANGED_DAYS_ONLY,
+            progress=progress,
+        )
+        summary = _summarise(result, run_id, time.monotonic() - started, log)
+        counters = {k: v for k, v in summary.to_json().items() if k != "assets"}
+        succeeded = True
+        return summary
     finally:
         finish_run(database, run_id, succeeded=succeeded, counters=counters)
-
-
-@contextmanager
-def _instance(settings: Settings) -> Generator[dg.DagsterInstance, None, None]:
-    folder = prepare_instance(settings.home)
-    # Dagster's own libraries look for this variable, also below the instance that is handed over.
-    os.environ["DAGSTER_HOME"] = str(folder)
-    with dg.DagsterInstance.from_config(str(folder)) as instance:
-        end_dead_runs(instance, a_ui_runs=running_ui(settings.home) is not None)
-        yield instance
-
-
-@contextmanager
-def _log_file(
-    settings: Settings, run_id: str
-) -> Generator[tuple[Path, dg.LoggerDefinition], None, None]:
-    """Dagster's events go into a file; a terminal gets the progress bar and the summary instead."""
-    folder = settings.home / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"nightly-{datetime.now(settings.zone):%Y%m%dT%H%M%S}-{run_id[:8]}.log"
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    python_logger = logging.Logger("nightly", logging.DEBUG)
-    python_logger.addHandler(handler)
-
-    log_file = dg.LoggerDefinition(
-        lambda _context: python_logger, description="Writes the run's events into its log file."
-    )
-    try:
-        yield path, log_file
-    finally:
-        handler.close()
-
-
-def _require_success(result: ExecuteInProcessResult, log: Path) -> None:
-    for check in result.get_asset_check_evaluations():
-        if not check.passed and check.severity == dg.AssetCheckSeverity.ERROR:
-            message = (
-                f"The check {check.check_name} of {check.asset_key.to_user_string()} failed and stopped the run; "
-                f"{check.description or 'its findings are in the UI'} (log: {log})."
-            )
-            raise NightlyFailedError(message)
-    if result.success:
-        return
-    for event in result.all_events:
-        if event.is_step_failure:
-            error = event.step_failure_data.error
-            while error is not None and error.cause is not None:
-                error = error.cause
-            if error is not None and error.cls_name == dg.DagsterExecutionInterruptedError.__name__:
-                raise KeyboardInterrupt  # what Ctrl-C was before Dagster made a failed step of it
-            reason = "no reason given" if error is None else _plain_reason(error)
-            message = f"The step {event.step_key} failed: {reason.rstrip('.')} (log: {log})."
-            raise NightlyFailedError(message)
-    message = f"The nightly run did not finish; its log says why: {log}."
-    raise NightlyFailedError(message)
-
-
-def _plain_reason(error: SerializableErrorInfo) -> str:
-    """What an error says, without the path of its class, which says nothing to the person who reads it."""
-    said = error.message.strip()
-    origin, separator, rest = said.partition(": ")
-    return rest if separator and origin.rpartition(".")[2] == error.cls_name else said
 
 
 def _summarise(

@@ -3,7 +3,6 @@
 Belongs here: when jobs start by themselves and for which days. Does not belong here: what a job does.
 """
 
-from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -13,7 +12,7 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
 )
 
-from threadhouse.assets.partitions import FIRST_DAY
+from threadhouse.assets.partitions import CHANGED_DAYS_ONLY, FIRST_DAY
 from threadhouse.pipelines.dead_runs import end_dead_runs
 from threadhouse.pipelines.jobs import nightly_rebuild
 from threadhouse.resources.stores import EnvironmentResource, LakeResource, PostgresResource
@@ -41,7 +40,7 @@ def nightly_days(
     return min(kept), max(kept)
 
 
-def range_tags(days: tuple[date, date]) -> Mapping[str, str]:
+def range_tags(days: tuple[date, date]) -> dict[str, str]:
     """Run tags that make one run cover a range of daily partitions."""
     return {
         ASSET_PARTITION_RANGE_START_TAG: days[0].isoformat(),
@@ -74,6 +73,6 @@ def build_nightly_schedule(time_zone: str) -> dg.ScheduleDefinition:
             environment.settings().zone,
             context.scheduled_execution_time,
         )
-        return dg.RunRequest(run_key=None, tags=dict(range_tags(days)))
+        return dg.RunRequest(run_key=None, tags=range_tags(days) | CHANGED_DAYS_ONLY)
 
     return nightly_rebuild_nightly

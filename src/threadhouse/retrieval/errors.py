@@ -42,6 +42,10 @@ class AnalyticsError(ThreadhouseError):
     """The analysts' file cannot answer: it is not there yet, or the statement is not one that it takes."""
 
 
+class RetentionError(ThreadhouseError):
+    """Something was to leave by age that is kept nowhere else yet; it stayed."""
+
+
 class EmbedderError(ThreadhouseError):
     """The embedding model produced something that is not a usable vector."""
 

@@ -451,12 +451,15 @@ class MetricEventRow(SourceRow):
         Annotated[float, Field(ge=0, allow_inf_nan=False)] | None, BeforeValidator(_blank_to_none)
     ] = None
     query_text: OptionalText = None
+    unit_address: OptionalText = None
     details: JsonObject = {}
 
     @property
     def id(self) -> UUID:
         """The given id, or one that follows from the whole event, so that loading it twice counts it once."""
-        return self.event_id or stable_id("event", self.model_dump_json())
+        # Without what later versions of the contract brought, where a row does not use it: it was loaded under this id before.
+        later = {"unit_address"} if self.unit_address is None else None
+        return self.event_id or stable_id("event", self.model_dump_json(exclude=later))
 
 
 class LoadTable(StrEnum):

@@ -16,6 +16,7 @@ from threadhouse.retrieval.models import Vectors, VectorSpace
 from threadhouse.serving.retrieval_service import QueryEmbedder, RetrievalService
 from threadhouse.stores.leased_connections import LeasedConnections
 from threadhouse.stores.migrations import open_database
+from threadhouse.stores.query_secret import open_question_keeper
 from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 
@@ -109,4 +110,5 @@ def open_retrieval_service(
             embedder=asking,
             signals=PostgresThreadSignals(connections),
             rerank_enabled=settings.search_rerank_enabled,
+            keeper=open_question_keeper(settings),
         )

@@ -24,6 +24,7 @@ from threadhouse.retrieval.events import (
 )
 from threadhouse.retrieval.models import Audience, Json
 from threadhouse.retrieval.packs import ContextPack, FallbackKind
+from threadhouse.retrieval.query_keeping import KeptQuestion
 from threadhouse.serving.sessions import DeliveredBefore
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,12 +56,13 @@ def event_id(query_id: UUID, kind: EventType, key: str = "") -> UUID:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuery:
-    """A query as its events know it."""
+    """A query as its events know it; ``kept`` is what they may say of its words."""
 
     query_id: UUID
     text: str
     lane: Audience
     session_id: str | None
+    kept: KeptQuestion
 
 
 def delivery_events(
@@ -106,7 +108,8 @@ def delivery_events(
             resolution_path=path,
             reason=signal.kind if signal else None,
             latency_ms=latency_ms,
-            query_text=asked.text,
+            query_text=asked.kept.text,
+            query_key=asked.kept.key,
             details={**details, **about_pack},
         )
     ]

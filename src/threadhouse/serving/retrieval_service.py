@@ -64,6 +64,7 @@ from threadhouse.retrieval.packs import (
 )
 from threadhouse.retrieval.payloads import document_version_key
 from threadhouse.retrieval.ports import VectorSearcher
+from threadhouse.retrieval.query_keeping import KeptQuestion, QuestionKeeper
 from threadhouse.retrieval.query_text import PreparedQuery, prepare_query
 from threadhouse.retrieval.ranking import ThreadFacts
 from threadhouse.retrieval.resolution import (
@@ -89,7 +90,7 @@ from threadhouse.stores.leased_connections import QuestionConnection, QuestionCo
 from threadhouse.stores.live_owners import PostgresLiveOwners
 from threadhouse.stores.pack_delivery import Delivery, Leak, PackDelivery
 from threadhouse.stores.pack_store import BuiltPack
-from threadhouse.stores.query_records import ContractBreach, QueryRecords
+from threadhouse.stores.query_records import ContractBreach, KnownQuery, QueryRecords
 from threadhouse.stores.question_rules import QuestionRules, read_question_rules
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 
@@ -281,8 +282,12 @@ class RetrievalService:
         retrieval_policy: RetrievalPolicy | None = None,
         rerank_enabled: bool = True,
         delivery: PackDelivery | None = None,
+        keeper: QuestionKeeper | None = None,
     ) -> None:
-        """``retrieval_policy`` stands for the one in force, to try numbers out; ``delivery`` for one that delivers."""
+        """``retrieval_policy`` stands for the one in force, to try numbers out; ``delivery`` for one that delivers.
+
+        ``keeper`` says what events keep of a question; without one they keep its words and no key.
+        """
         self._connections = connections
         self._searcher = searcher
         self._embedder = embedder
@@ -292,6 +297,7 @@ class RetrievalService:
         self._live = PostgresLiveOwners(connections)
         self._delivery = delivery or PackDelivery(connections)
         self._records = QueryRecords(connections)
+        self._keeper = keeper
 
     @property
     def space_id(self) -> str:
@@ -358,7 +364,7 @@ class RetrievalService:
         started_at(query_id)
         with timings.of("embed"):
             prepared = prepare_query(query, self._embedder.embed_query)
-        asked = AskedQuery(query_id, prepared.text, principal.audience, session_id)
+        asked = self._asked(query_id, prepared.text, principal, session_id)
         begun = _Asking(asked, prepared, principal, token_budget, timings)
         try:
             if thread_id is not None and mode is Mode.THREAD:
@@ -432,7 +438,7 @@ class RetrievalService:
         """
         _require_unexpired(principal)
         prepared = prepare_query(text, self._embedder.embed_query)
-        asked = AskedQuery(new_query_id(), prepared.text, principal.audience, None)
+        asked = self._asked(new_query_id(), prepared.text, principal, None)
         with self._connections.question(principal.audience) as connection:
             seen = self._look(self._begin(connection, _Asking(asked, prepared, principal)))
         return Observation(
@@ -453,17 +459,20 @@ class RetrievalService:
         principal: Principal,
         *,
         thread_id: str | None = None,
+        unit_address: str | None = None,
         feedback_id: UUID | None = None,
     ) -> UUID:
         """Say what an answer was worth; returns the id of the event.
 
         Args:
             thread_id: The thread that is meant, one that the answer named; by default the one that answered.
+            unit_address: The unit of the pack that was noise; the verdict is then `Verdict.NOISY`.
             feedback_id: A UUIDv7 that `new_query_id` gave; the same one again is the same feedback.
 
         Raises:
             QueryUnknownError: No query of this audience has the id.
-            ConfigurationError: The answer did not name the thread, or a rejection names none and none answered.
+            ConfigurationError: The answer did not name the thread or the unit, a rejection names no thread and none answered, or
+                a unit is named for another verdict.
         """
         _require_unexpired(principal)
         known = self._records.query(query_id, principal.audience)
@@ -480,8 +489,10 @@ class RetrievalService:
                 f"Query {query_id} was not answered by a thread; name the thread that is rejected."
             )
             raise ConfigurationError(message)
+        if unit_address is not None:
+            self._require_delivered(known, unit_address, verdict)
         feedback_id = feedback_id or new_query_id()
-        kind = _VERDICT_EVENTS[verdict]
+        kind = EventType.NOISY_UNIT if unit_address is not None else _VERDICT_EVENTS[verdict]
         details: dict[str, Json] = {}
         if kind is EventType.SUFFICIENCY_VERDICT:
             details["sufficient"] = verdict is Verdict.SUFFICIENT
@@ -493,6 +504,7 @@ class RetrievalService:
             session_id=known.session_id,
             lane=known.lane,
             thread_id=thread_id,
+            unit_address=unit_address,
             details={**details},
         )
         # Nothing good was found, says the one who had to read it.
@@ -507,6 +519,23 @@ class RetrievalService:
         )
         self._records.write(event, gaps=gaps, principal=principal)
         return event.event_id
+
+    def _require_delivered(self, known: KnownQuery, unit_address: str, verdict: Verdict) -> None:
+        """Of a unit that it was not given a reader can say nothing, and nothing is said of whether there is one."""
+        if verdict is not Verdict.NOISY:
+            message = f"A unit can be noisy and not {verdict}; leave the unit out."
+            raise ConfigurationError(message)
+        revisions = known.pack_id and self._records.delivered_revisions(known.pack_id, known.lane)
+        if not revisions or unit_address not in revisions:
+            message = f"The answer to query {known.query_id} held no unit {unit_address}; use an address that its pack named."
+            raise ConfigurationError(message)
+
+    def _asked(
+        self, query_id: UUID, text: str, principal: Principal, session_id: str | None
+    ) -> AskedQuery:
+        lane = principal.audience
+        kept = self._keeper.keep(lane, text) if self._keeper else KeptQuestion(text, None)
+        return AskedQuery(query_id, text, lane, session_id, kept)
 
     def check_citations(
         self,

@@ -10,7 +10,7 @@ carries that one's number or a higher one, so a night looks at those rows and ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -98,6 +98,7 @@ def extract_days(
     days: Collection[date] | None = None,
     *,
     recheck: bool = False,
+    progress: Callable[[int, int], None] | None = None,
     on_step: OnStep = no_step,
 ) -> LakeExtractResult:
     """Bring the files of changed days up to date; the others are not touched.
@@ -111,6 +112,7 @@ def extract_days(
         zone: Whose days they are.
         days: Write these only; None means all. What is due besides stays due.
         recheck: Hold every day against Postgres, whether or not a change of it is known.
+        progress: Told (days done, days to look at) before each day.
         on_step: Told after each step that a kill could follow.
 
     Raises:
@@ -126,7 +128,9 @@ def extract_days(
         quarantined += _quarantine_timeless(connection, database)
         wanted = [day for day in due if days is None or day in days]
         there = lake.digests()
-        for day in wanted:
+        for number, day in enumerate(wanted):
+            if progress is not None:
+                progress(number, len(wanted))
             if horizon.is_closed(day):
                 quarantined += _quarantine_late(connection, database, day, zone)
                 continue
@@ -168,6 +172,16 @@ def extract_days(
 def contract_of(zone: ZoneInfo) -> str:
     """What decides, besides the events, what a day file holds."""
     return f"events-{EVENT_VERSION} {zone.key}"
+
+
+def days_of_postgres(connection: Connection[TupleRow], zone: ZoneInfo) -> tuple[date, ...]:
+    """Days that hold an event by its own time, and so all days that hold any."""
+    first, last = _span(connection)
+    if first is None or last is None:
+        return ()
+    return _days_with_events(
+        connection, days_between(local_day(first, zone), local_day(last, zone)), zone
+    )
 
 
 def day_digest(connection: Connection[TupleRow], day: date, zone: ZoneInfo) -> DayDigest | None:
@@ -214,19 +228,32 @@ def _candidates(
     if not ends:
         return ()
     calendar = days_between(min(ends), max(ends))
-    starts = [day_start(day, zone) for day in [*calendar, calendar[-1] + timedelta(days=1)]]
     state, now = lake.state(), _now(connection)
     if recheck or state is None or not _can_follow(state, now, zone):
-        rows = connection.execute(queries.load("lake_days_with_events"), {"starts": starts})
-        held: set[date] = {calendar[number - 1] for (number,) in rows}
-        return tuple(sorted(held | present))
+        return tuple(sorted({*_days_with_events(connection, calendar, zone), *present}))
     rows = connection.execute(
-        queries.load("lake_days_touched"), {**_RANGE, "since": state.since, "starts": starts}
+        queries.load("lake_days_touched"),
+        {**_RANGE, "since": state.since, "starts": _starts(calendar, zone)},
     )
     touched: set[date] = {calendar[n - 1] for (n,) in rows if 1 <= n <= len(calendar)}
     known = {date.fromisoformat(day) for day in state.days}
     pending = {date.fromisoformat(day) for day in state.pending}
     return tuple(sorted(touched | pending | known.symmetric_difference(present)))
+
+
+def _days_with_events(
+    connection: Connection[TupleRow], calendar: Sequence[date], zone: ZoneInfo
+) -> tuple[date, ...]:
+    rows = connection.execute(
+        queries.load("lake_days_with_events"), {"starts": _starts(calendar, zone)}
+    ).fetchall()
+    numbers: list[int] = [row[0] for row in rows]
+    return tuple(calendar[number - 1] for number in numbers)
+
+
+def _starts(calendar: Sequence[date], zone: ZoneInfo) -> list[datetime]:
+    """The first instants of the days and of the one after them."""
+    return [day_start(day, zone) for day in [*calendar, calendar[-1] + timedelta(days=1)]]
 
 
 def _can_follow(state: ExtractState, now: _Now, zone: ZoneInfo) -> bool:

@@ -25,6 +25,7 @@ from psycopg.types.json import Jsonb
 from threadhouse.retrieval.errors import StoreLockedError
 from threadhouse.retrieval.markdown_units import MarkdownDocument, read_markdown
 from threadhouse.retrieval.models import Readiness
+from threadhouse.retrieval.query_keeping import KeptQuestion, QuestionKeeper
 from threadhouse.retrieval.source_mapping import Feed, SourceMapping, identity_feed
 from threadhouse.retrieval.sources import (
     FLAG_NAMES,
@@ -87,7 +88,11 @@ Connection = psycopg.Connection[TupleRow]
 
 
 def load_path(
-    database: Database, path: Path, mapping: Path | None = None, progress: Progress | None = None
+    database: Database,
+    path: Path,
+    mapping: Path | None = None,
+    progress: Progress | None = None,
+    keeper: QuestionKeeper | None = None,
 ) -> LoadReport:
     """Load a folder or a file into the users' tables.
 
@@ -96,6 +101,7 @@ def load_path(
         path: A folder of Markdown, of table files, or of both; or one such file.
         mapping: A mapping file, for a source with other names.
         progress: Told after each file.
+        keeper: Says what events keep of a question; without one they keep its words and no key.
 
     Raises:
         LoadError: The path or the mapping cannot be loaded at all. What is wrong with a row is in the report.
@@ -110,7 +116,7 @@ def load_path(
         database.connect(autocommit=True) as connection,
         _single_load(connection, database.lock_timeout_s),
     ):
-        return _Load(connection, source, files, rules, progress or _tell_nobody).run()
+        return _Load(connection, source, files, rules, progress or _tell_nobody, keeper).run()
 
 
 def _tell_nobody(file: str, done: int, total: int) -> None:
@@ -209,8 +215,10 @@ class _Load:
         files: SourceFiles,
         mapping: SourceMapping | None,
         progress: Progress,
+        keeper: QuestionKeeper | None,
     ) -> None:
         self._connection = connection
+        self._keeper = keeper
         self._files = files
         self._mapping = mapping
         self._progress = progress
@@ -604,12 +612,21 @@ class _Load:
         self._stage(
             staging,
             target,
-            [{"row_no": number, **_plain_row(row.row)} for number, row in enumerate(items)],
+            [
+                {"row_no": number, **_plain_row(row.row), **self._kept_of_question(row.row)}
+                for number, row in enumerate(items)
+            ],
         )
         refused = self._find_faults(staging, items, outcome) if has_faults else set[int]()
         written = self._connection.execute(queries.load(staging)).fetchall()
         outcome.take(table, len(items) - len(refused), written)
         return outcome
+
+    def _kept_of_question(self, row: SourceRow) -> dict[str, str | None]:
+        if self._keeper is None or not isinstance(row, MetricEventRow):
+            return {}
+        kept = self._keeper.keep(row.lane, row.query_text) if row.lane else KeptQuestion(None, None)
+        return {"query_text": kept.text, "query_key": kept.key}
 
     # --- Staging ---
 

@@ -32,6 +32,7 @@ class KnownQuery:
     thread_id: str | None
     resolution_path: str
     query_text: str | None
+    pack_id: UUID | None
     pointed_to: Sequence[str]
 
 

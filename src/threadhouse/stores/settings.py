@@ -11,7 +11,7 @@ from typing import Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from threadhouse.retrieval.errors import ConfigurationError
@@ -201,6 +201,18 @@ class Settings(BaseSettings):
             raise ValueError(message)
         return value
 
+    @model_validator(mode="after")
+    def _keep_files_as_long_as_rows(self) -> Self:
+        if self.lake_days is not None and (
+            self.event_days is None or self.lake_days < self.event_days
+        ):
+            message = (
+                "LAKE_DAYS cannot be used: days that PostgreSQL keeps stay in the lake; set EVENT_DAYS to as many days or "
+                "fewer"
+            )
+            raise ValueError(message)
+        return self
+
     @classmethod
     def from_environment(cls) -> Self:
         """Read the process environment.
@@ -215,6 +227,8 @@ class Settings(BaseSettings):
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             variable = ".".join(str(part) for part in first["loc"]).upper()
             reason = first["msg"].removeprefix("Value error, ")
+            if not variable:  # values that do not go together; the reason names them
+                raise ConfigurationError(f"{reason}.") from None
             message = (
                 f"{variable} cannot be used: {reason[:1].lower()}{reason[1:]}; correct it or unset "
                 "it."

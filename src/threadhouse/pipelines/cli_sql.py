@@ -1,0 +1,90 @@
+"""The command that asks the analysts' file.
+
+Belongs here: options, how an answer is printed. Does not belong here: what may be asked (stores.analytics).
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from threadhouse.stores.analytics import Answer
+
+TABLE_ROWS = 1_000
+"""A table is aligned, so all of it is held; nobody reads more than this."""
+
+
+def add_commands(group: click.Group) -> None:
+    """Add the command to the console script."""
+    group.add_command(sql)
+
+
+@click.command()
+@click.argument("statement")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="How the answer is printed.",
+)
+def sql(statement: str, *, form: str) -> None:
+    """Ask the warehouse: one SELECT in DuckDB's SQL over events, queries, daily_rates and counted_days.
+
+    It reads what the last nightly left, and nothing else of this machine; it cannot write. Questions' words are not there.
+    """
+    from threadhouse.stores.analytics import asking
+    from threadhouse.stores.lake import EventLake
+    from threadhouse.stores.settings import Settings
+
+    with asking(EventLake.open(Settings.from_environment()), statement) as answer:
+        {"table": _print_table, "csv": _print_csv, "json": _print_json}[form](answer)
+
+
+def _print_table(answer: Answer) -> None:
+    rows = [[_cell(value) for value in row] for row in itertools.islice(answer.rows, TABLE_ROWS)]
+    widths = [
+        max(map(len, (name, *(row[number] for row in rows))))
+        for number, name in enumerate(answer.columns)
+    ]
+    for line in (answer.columns, ["-" * width for width in widths], *rows):
+        click.echo("  ".join(map(str.ljust, line, widths)).rstrip())
+    left = sum(1 for _ in answer.rows)
+    said = f"{len(rows):,} rows" if len(rows) != 1 else "1 row"
+    click.echo(f"({said})" if not left else f"({said}, {left:,} more: --format csv prints all)")
+
+
+def _print_csv(answer: Answer) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(answer.columns)
+    writer.writerows(["" if value is None else value for value in row] for row in answer.rows)
+
+
+def _print_json(answer: Answer) -> None:
+    """An array, a row a line, as the rows come."""
+    click.echo("[", nl=False)
+    for number, row in enumerate(answer.rows):
+        known = _record(answer.columns, row)
+        text = json.dumps(known, ensure_ascii=False, default=str)
+        click.echo(f"{',' if number else ''}\n {text}", nl=False)
+    click.echo("\n]")
+
+
+def _record(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+    # JSON knows neither NaN nor infinity, and no rate is ever either.
+    return {
+        name: str(value) if isinstance(value, float) and value - value != 0 else value
+        for name, value in zip(columns, row, strict=True)
+    }
+
+
+def _cell(value: object) -> str:
+    return "NULL" if value is None else str(value).replace("\n", "\\n")

@@ -1,0 +1,136 @@
+"""One run of a job in this process: its instance, its log file, and the sentence that a failure becomes.
+
+Belongs here: what every command that runs a job needs.
+Does not belong here: which days and options a run takes, what to tell a person (the module of the command).
+"""
+
+import logging
+import os
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import dagster as dg
+from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
+from dagster_shared.error import SerializableErrorInfo
+
+from threadhouse.pipelines.dead_runs import end_dead_runs, process_tags
+from threadhouse.pipelines.definitions import build_definitions, build_resources
+from threadhouse.pipelines.jobs import METRICS_BACKFILL_JOB, NIGHTLY_JOB
+from threadhouse.pipelines.ui_processes import prepare_instance, running_ui
+from threadhouse.resources.run_listener import listening
+from threadhouse.retrieval.errors import ThreadhouseError
+from threadhouse.stores.settings import Settings
+
+_WORD: Final = {NIGHTLY_JOB: "nightly", METRICS_BACKFILL_JOB: "backfill"}
+"""How a job's log files are called."""
+
+
+class JobFailedError(ThreadhouseError):
+    """A step failed or a check stopped the run; what was built before it stands."""
+
+
+def execute_job(
+    settings: Settings,
+    job_name: str,
+    run_id: str,
+    *,
+    tags: Mapping[str, str],
+    progress: Callable[[str, int, int], None],
+    ops: Mapping[str, Any] | None = None,
+) -> tuple[ExecuteInProcessResult, Path]:
+    """Run a job to its end; returns what it did and its log file.
+
+    Args:
+        ops: Configuration of its steps, by name.
+        tags: Of the run, besides those of this process.
+        progress: Told (task, done, total) by steps that take long.
+
+    Raises:
+        JobFailedError: A step failed or a blocking check did; the sentence names it and the log.
+    """
+    with _instance(settings) as instance, _log_file(settings, job_name, run_id) as (log, logger):
+        definitions = build_definitions(
+            settings,
+            resources=build_resources(str(settings.home)),
+            loggers={"console": logger},
+        )
+        # The logger is named, because a run that names none gets Dagster's own, which writes to the terminal.
+        config = {"ops": dict(ops or {}), "loggers": {"console": {}}}
+        with listening(progress):
+            result = definitions.resolve_job_def(job_name).execute_in_process(
+                instance=instance,
+                run_config=config,
+                tags={**tags, **process_tags()},
+                raise_on_error=False,
+                run_id=run_id,
+            )
+        _require_success(result, log)
+        return result, log
+
+
+@contextmanager
+def _instance(settings: Settings) -> Generator[dg.DagsterInstance, None, None]:
+    folder = prepare_instance(settings.home)
+    # Dagster's own libraries look for this variable, also below the instance that is handed over.
+    os.environ["DAGSTER_HOME"] = str(folder)
+    with dg.DagsterInstance.from_config(str(folder)) as instance:
+        end_dead_runs(instance, a_ui_runs=running_ui(settings.home) is not None)
+        yield instance
+
+
+@contextmanager
+def _log_file(
+    settings: Settings, job_name: str, run_id: str
+) -> Generator[tuple[Path, dg.LoggerDefinition], None, None]:
+    """Dagster's events go into a file; a terminal gets the progress bar and the summary instead."""
+    folder = settings.home / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = (
+        folder / f"{_WORD[job_name]}-{datetime.now(settings.zone):%Y%m%dT%H%M%S}-{run_id[:8]}.log"
+    )
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    python_logger = logging.Logger(job_name, logging.DEBUG)
+    python_logger.addHandler(handler)
+
+    log_file = dg.LoggerDefinition(
+        lambda _context: python_logger, description="Writes the run's events into its log file."
+    )
+    try:
+        yield path, log_file
+    finally:
+        handler.close()
+
+
+def _require_success(result: ExecuteInProcessResult, log: Path) -> None:
+    for check in result.get_asset_check_evaluations():
+        if not check.passed and check.severity == dg.AssetCheckSeverity.ERROR:
+            message = (
+                f"The check {check.check_name} of {check.asset_key.to_user_string()} failed and stopped the run; "
+                f"{check.description or 'its findings are in the UI'} (log: {log})."
+            )
+            raise JobFailedError(message)
+    if result.success:
+        return
+    for event in result.all_events:
+        if event.is_step_failure:
+            error = event.step_failure_data.error
+            while error is not None and error.cause is not None:
+                error = error.cause
+            if error is not None and error.cls_name == dg.DagsterExecutionInterruptedError.__name__:
+                raise KeyboardInterrupt  # what Ctrl-C was before Dagster made a failed step of it
+            reason = "no reason given" if error is None else _plain_reason(error)
+            message = f"The step {event.step_key} failed: {reason.rstrip('.')} (log: {log})."
+            raise JobFailedError(message)
+    message = f"The run did not finish; its log says why: {log}."
+    raise JobFailedError(message)
+
+
+def _plain_reason(error: SerializableErrorInfo) -> str:
+    """What an error says, without the path of its class, which says nothing to the person who reads it."""
+    said = error.message.strip()
+    origin, separator, rest = said.partition(": ")
+    return rest if separator and origin.rpartition(".")[2] == error.cls_name else said

@@ -1,0 +1,1 @@
+select local_day, source_digest, metrics_version, computed_at from nao.retrieval_metric_day

@@ -1,0 +1,2 @@
+-- DuckDB.
+create table built_from as select $state::varchar as state

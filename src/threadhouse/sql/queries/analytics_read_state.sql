@@ -1,0 +1,2 @@
+-- DuckDB.
+select state from built_from
