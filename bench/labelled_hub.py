@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import Connection
+from psycopg import Connection, sql
 from psycopg.rows import TupleRow, dict_row
 from psycopg.types.json import Jsonb
 
@@ -398,13 +398,12 @@ def _double_texts(connection: Connection[TupleRow]) -> None:
                     **words,
                 }
             )
-    columns = ", ".join(("document_id", "path", "title", "body", "language", *DOCUMENT_WORDS))
+    names = ("document_id", "path", "title", "body", "language", *DOCUMENT_WORDS)
     connection.execute(
-        trusted(
-            f"insert into public.production_document ({columns})"  # noqa: S608  names of this module
-            f" select {columns} from jsonb_populate_recordset(null::public.production_document, %s)"
-            " on conflict do nothing"
-        ),
+        sql.SQL(
+            "insert into public.production_document ({columns}) select {columns}"
+            " from jsonb_populate_recordset(null::public.production_document, %s) on conflict do nothing"
+        ).format(columns=_listed(names)),
         (Jsonb(documents),),
     )
 
@@ -413,15 +412,23 @@ def _set_words(
     connection: Connection[TupleRow], table: str, key: str, ids: Sequence[str], words: Words
 ) -> None:
     arrays = [[draw(name, each, choices) for each in ids] for name, choices in words.items()]
-    setting = ", ".join(f"{name} = w.{name}" for name in words)
+    settings = (sql.SQL("{0} = w.{0}").format(sql.Identifier(name)) for name in words)
     connection.execute(
-        trusted(
-            f"update public.{table} t set {setting}"  # noqa: S608  names of this module
-            f" from unnest(%s::text[]{', %s::text[]' * len(words)}) as w ({key}, {', '.join(words)})"
-            f" where t.{key} = w.{key}"
+        sql.SQL(
+            "update public.{table} t set {settings} from unnest({arrays}) as w ({columns}) where t.{key} = w.{key}"
+        ).format(
+            table=sql.Identifier(table),
+            settings=sql.SQL(", ").join(settings),
+            arrays=sql.SQL(", ").join([sql.SQL("%s::text[]")] * (1 + len(words))),
+            columns=_listed((key, *words)),
+            key=sql.Identifier(key),
         ),
         (list(ids), *arrays),
     )
+
+
+def _listed(names: Iterable[str]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(name) for name in names)
 
 
 def publish_hub(database: Database, settings: Settings, embedder: StreamingEmbedder) -> None:

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import Connection
+from psycopg import Connection, sql
 from psycopg.rows import TupleRow
 
 from bench.labelled_hub import (
@@ -168,14 +168,16 @@ class Way:
 
 
 def _unit_column(name: str, column: str, word: str) -> Way:
-    update = (
-        f"update public.tac_logical_unit set {column} = %(new)s where logical_unit_id = %(unit)s"  # noqa: S608
+    update = sql.SQL(
+        "update public.tac_logical_unit set {column} = {value} where logical_unit_id = %(unit)s"
     )
+    read = sql.SQL("select {column} from public.tac_logical_unit where logical_unit_id = %(unit)s")
+    named = sql.Identifier(column)
     return Way(
         name,
-        f"select {column} from public.tac_logical_unit where logical_unit_id = %(unit)s",  # noqa: S608
-        update.replace("%(new)s", f"'{word}'"),
-        update.replace("%(new)s", "%(was)s"),
+        read.format(column=named).as_string(),
+        update.format(column=named, value=sql.Literal(word)).as_string(),
+        update.format(column=named, value=sql.Placeholder("was")).as_string(),
     )
 
 
