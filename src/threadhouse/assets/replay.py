@@ -14,7 +14,7 @@ import dagster as dg
 from pydantic import Field
 
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
-from threadhouse.assets.thread_centroids import thread_centroids
+from threadhouse.assets.thread_health import thread_health
 from threadhouse.resources.replays import PublishedReplay, Replays
 from threadhouse.resources.stores import EmbedderResource, EnvironmentResource, PostgresResource
 from threadhouse.retrieval.replay import Change, Loss, ReplayVerdict
@@ -35,7 +35,9 @@ class ReplayConfig(dg.Config):
     group_name="packs",
     kinds={"postgres"},
     owners=OWNERS,
-    deps=[thread_centroids],
+    deps=[thread_health],
+    # Before the health report, which waits for no replay: a replay that stops must not keep the report from telling so.
+    op_tags={"dagster/priority": "1"},
     check_specs=[
         dg.AssetCheckSpec(
             LOSS_CHECK,
@@ -72,7 +74,7 @@ def replay(
     group_name="metrics",
     kinds={"postgres"},
     owners=OWNERS,
-    deps=[replay],
+    deps=[thread_health],
     freshness_policy=FRESH_DAILY,
 )
 def gap_replay(

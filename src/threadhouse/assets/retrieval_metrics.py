@@ -136,7 +136,7 @@ def _build_metric_assets(daily: dg.DailyPartitionsDefinition) -> list[dg.AssetsD
         group_name="metrics",
         kinds={"postgres", "html"},
         owners=OWNERS,
-        deps=[retrieval_metrics_daily, dg.AssetKey("gap_signals")],
+        deps=[retrieval_metrics_daily, dg.AssetKey("gap_signals"), dg.AssetKey("gap_replay")],
         partitions_def=daily,
         backfill_policy=dg.BackfillPolicy.single_run(),
         freshness_policy=FRESH_DAILY,

@@ -29,6 +29,7 @@ from threadhouse.pipelines import (
     cli_gaps,
     cli_mcp,
     cli_policy,
+    cli_proposals,
     cli_query,
     cli_replay,
     cli_security,
@@ -193,6 +194,7 @@ cli_policy.add_commands(cli)
 cli_security.add_commands(cli)
 cli_gaps.add_commands(cli)
 cli_replay.add_commands(cli)
+cli_proposals.add_commands(cli)
 cli_token.add_commands(cli)
 cli_mcp.add_commands(cli)
 

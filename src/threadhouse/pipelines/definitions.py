@@ -23,6 +23,7 @@ from threadhouse.assets.checks.quarantine_checks import nothing_is_quarantined
 from threadhouse.assets.chunks import document_chunks, unit_chunks
 from threadhouse.assets.context_packs import context_packs
 from threadhouse.assets.gap_signals import gap_signals
+from threadhouse.assets.intake_proposals import intake_proposals
 from threadhouse.assets.partitions import daily
 from threadhouse.assets.replay import gap_replay, replay
 from threadhouse.assets.retrieval_metrics import build_metric_assets
@@ -82,6 +83,7 @@ def build_definitions(
             gap_signals,
             replay,
             gap_replay,
+            intake_proposals,
             context_packs,
             *build_metric_assets(daily(settings.threadhouse_tz)),
             event_retention,

@@ -161,11 +161,13 @@ class KnownProposal:
     """A proposal of an earlier night, as far as groups are compared with it.
 
     Attributes:
+        cause_key: The question that was in the middle when it was first made.
         questions_at_decision: How often it had been asked when it was decided.
     """
 
     proposal_id: UUID
     lane: Audience
+    cause_key: str
     status: ProposalStatus
     question_keys: frozenset[str]
     decided_at: datetime | None = None
@@ -320,7 +322,10 @@ def _best_match(cluster: QuestionCluster, known: Sequence[KnownProposal]) -> Kno
     for proposal in known:
         common = len(keys & proposal.question_keys)
         smaller = min(len(keys), len(proposal.question_keys))
-        if proposal.lane is cluster.lane and common and common >= BELONGS_SHARE * smaller:
+        is_same_middle = proposal.cause_key == cluster.medoid.question_key
+        if proposal.lane is cluster.lane and (
+            is_same_middle or (common and common >= BELONGS_SHARE * smaller)
+        ):
             is_open = proposal.status is ProposalStatus.OPEN
             matches.append((is_open, -common, str(proposal.proposal_id), proposal))
     return min(matches, key=lambda match: match[:3])[3] if matches else None

@@ -1,0 +1,1 @@
+select questions_digest from nao.intake_refresh
