@@ -14,6 +14,7 @@ import dagster as dg
 from pydantic import Field
 
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
+from threadhouse.assets.thread_centroids import thread_centroids
 from threadhouse.assets.thread_health import thread_health
 from threadhouse.resources.replays import PublishedReplay, Replays
 from threadhouse.resources.stores import EmbedderResource, EnvironmentResource, PostgresResource
@@ -35,7 +36,7 @@ class ReplayConfig(dg.Config):
     group_name="packs",
     kinds={"postgres"},
     owners=OWNERS,
-    deps=[thread_health],
+    deps=[thread_centroids, thread_health],
     # Before the health report, which waits for no replay: a replay that stops must not keep the report from telling so.
     op_tags={"dagster/priority": "1"},
     check_specs=[
@@ -74,6 +75,7 @@ def replay(
     group_name="metrics",
     kinds={"postgres"},
     owners=OWNERS,
+    # Not after centroids: the health report waits for this, and a night whose publish stopped is to be reported as well.
     deps=[thread_health],
     freshness_policy=FRESH_DAILY,
 )
