@@ -5,6 +5,7 @@ Method: one small hub with vectors, centroids, packs, events and rates, built on
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -25,8 +26,9 @@ from fixtures_postgres import new_database
 from hub_rows import add_document, add_unit
 from threadhouse.retrieval.data_expectations import SUITES, SuiteName
 from threadhouse.retrieval.events import RetrievalEvent
+from threadhouse.stores.data_docs import DOCS_FOLDER
 from threadhouse.stores.data_facts import UNKNOWN_TYPE, ProductStores, read_facts
-from threadhouse.stores.data_validation import DOCS_FOLDER, SuiteVerdict, judge_suite
+from threadhouse.stores.data_validation import SuiteVerdict, judge_suite
 from threadhouse.stores.lake import EventLake
 from threadhouse.stores.lake_extract import extract_days
 from threadhouse.stores.metrics_store import append_events, count_days, days_due
@@ -379,3 +381,12 @@ def test_nothing_due_imports_nothing(products: Products) -> None:
         "sys.exit('great_expectations' in sys.modules or 'pandas' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode == 0
+
+
+def test_the_first_page_leads_to_every_other(products: Products) -> None:
+    for suite in SUITES:
+        products.judge(suite.name)
+    folder = products.home / DOCS_FOLDER
+    links = re.findall(r'href="([^"]+)"', (folder / "index.html").read_text("utf-8"))
+    others = {file for file in folder.rglob("*.html") if file.name != "index.html"}
+    assert {(folder / link).resolve() for link in links} == {file.resolve() for file in others}

@@ -1,18 +1,14 @@
-"""Judging facts with Great Expectations, keeping the outcome, and Data Docs for people.
+"""Judging facts with Great Expectations, and keeping the outcome.
 
-Belongs here: which parts of a product are due, one run over their facts, the pages below ``data_docs/`` of the home.
-Does not belong here: facts (``stores.data_facts``), what must be true (``retrieval.data_expectations``).
+Belongs here: which parts of a product are due, one run over their facts.
+Does not belong here: facts (``data_facts``), what must be true (``retrieval.data_expectations``), pages (``data_docs``).
 
-Great Expectations takes seconds to import, so it is imported when something is due and at no other time. It is told to report
-to nobody, and its pages lose what they would load from elsewhere.
+Great Expectations takes seconds to import, so it is imported when something is due and at no other time.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import re
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,19 +21,17 @@ from psycopg.types.json import Jsonb
 
 from threadhouse.retrieval.data_expectations import (
     EXPECTATIONS_VERSION,
-    SUITES,
     Suite,
     SuiteName,
     suite_of,
 )
 from threadhouse.retrieval.models import Json
 from threadhouse.stores import queries
+from threadhouse.stores.data_docs import DOCS_FOLDER, as_gx_suite, build_docs, open_context
 from threadhouse.stores.data_facts import Fact, ProductStores, read_facts, read_states
 
 SHOWN_ROWS: Final = 20
 """Rows that a broken expectation names, by their grain: a screen."""
-
-DOCS_FOLDER: Final = "data_docs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +44,10 @@ class BrokenExpectation:
     count: int
     where: tuple[str, ...]
 
-    @property
-    def sentence(self) -> str:
-        """What is broken, for a person."""
-        places = f": {'; '.join(self.where)}" if self.where else ""
-        return f"{self.meaning} ({self.subject}), broken {self.count:,} times{places}"
+    def sentence(self, places: int = SHOWN_ROWS) -> str:
+        """What is broken, for a person, with at most so many of the places."""
+        shown = f", such as {'; '.join(self.where[:places])}" if self.where else ""
+        return f"Not so: {self.meaning} ({self.subject}); broken {self.count:,} times{shown}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +97,7 @@ def judge_suite(stores: ProductStores, home: Path, name: SuiteName) -> SuiteVerd
     broken = _broken(suite, outcome)
     seconds = time.monotonic() - started
     judged_at = _keep(stores, suite, {part: states[part] for part in due}, outcome, broken, seconds)
-    docs = build_docs(stores, home)
+    docs = build_docs(home, read_outcomes(stores))
     return SuiteVerdict(
         suite=name,
         expectations=len(suite.expectations),
@@ -119,7 +112,7 @@ def judge_suite(stores: ProductStores, home: Path, name: SuiteName) -> SuiteVerd
 
 def run_suite(suite: Suite, facts: Sequence[Mapping[str, Fact]]) -> dict[str, Any]:
     """What Great Expectations says of these facts, as its own JSON."""
-    context = _context()
+    context = open_context()
     import great_expectations as gx
     import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
 
@@ -127,7 +120,7 @@ def run_suite(suite: Suite, facts: Sequence[Mapping[str, Fact]]) -> dict[str, An
     source = context.data_sources.add_pandas("facts")
     batch = source.add_dataframe_asset(suite.name.value).add_batch_definition_whole_dataframe("all")
     definition: Any = gx.ValidationDefinition(
-        name=suite.name.value, data=batch, suite=context.suites.add(_gx_suite(suite))
+        name=suite.name.value, data=batch, suite=context.suites.add(as_gx_suite(suite))
     )
     result = context.validation_definitions.add(definition).run(
         batch_parameters={"dataframe": frame},
@@ -138,83 +131,6 @@ def run_suite(suite: Suite, facts: Sequence[Mapping[str, Fact]]) -> dict[str, An
         },
     )
     return cast("dict[str, Any]", result.to_json_dict())
-
-
-def build_docs(stores: ProductStores, home: Path) -> Path:
-    """Write the pages about the newest outcome of every suite anew, aside and then at once; returns the first page."""
-    target = home / DOCS_FOLDER
-    aside = home / f".{DOCS_FOLDER}.aside"
-    shutil.rmtree(aside, ignore_errors=True)
-    context = _context(aside)
-    from great_expectations.core import expectation_validation_result as gx_results
-    from great_expectations.data_context.types import resource_identifiers as ids
-
-    for suite in SUITES:
-        context.suites.add(_gx_suite(suite))
-    for name, kept in _latest(stores).items():
-        schema: Any = gx_results.expectationSuiteValidationResultSchema
-        result = schema.load(kept["validation"])
-        context.validation_results_store.set(
-            ids.ValidationResultIdentifier(
-                expectation_suite_identifier=ids.ExpectationSuiteIdentifier(name=name),
-                run_id=result.meta["run_id"],
-                batch_identifier=name,
-            ),
-            result,
-        )
-    context.build_data_docs(site_names=[DOCS_FOLDER])
-    for page in aside.rglob("*.html"):
-        page.write_text(_offline(page.read_text(encoding="utf-8")), encoding="utf-8")
-    shutil.rmtree(aside / "static", ignore_errors=True)
-    _swap(aside, target)
-    return target / "index.html"
-
-
-def _context(docs: Path | None = None) -> Any:  # noqa: ANN401 - a type whose import takes seconds
-    """A context that keeps everything in memory, and pages in ``docs``."""
-    # Read while it is imported. Without it, a first call of every run goes to the makers' server.
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    import great_expectations as gx
-    from great_expectations.data_context.types.base import (
-        DataContextConfig,
-        InMemoryStoreBackendDefaults,
-        ProgressBarsConfig,
-    )
-
-    sites: dict[str, Any] = {}
-    if docs is not None:
-        sites[DOCS_FOLDER] = {
-            "class_name": "SiteBuilder",
-            "show_how_to_buttons": False,
-            "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-            "store_backend": {
-                "class_name": "TupleFilesystemStoreBackend",
-                "base_directory": str(docs),
-            },
-        }
-    config = DataContextConfig(
-        store_backend_defaults=InMemoryStoreBackendDefaults(),
-        data_docs_sites=sites,
-        analytics_enabled=False,
-        progress_bars=ProgressBarsConfig(globally=False),
-    )
-    return gx.get_context(mode="ephemeral", project_config=config)
-
-
-def _gx_suite(suite: Suite) -> Any:  # noqa: ANN401 - a type whose import takes seconds
-    import great_expectations as gx
-    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-
-    return gx.ExpectationSuite(
-        name=suite.name.value,
-        notes=suite.about,
-        expectations=[
-            ExpectationConfiguration(
-                type=each.kind, kwargs=dict(each.parameters), notes=each.meaning
-            ).to_domain_obj()
-            for each in suite.expectations
-        ],
-    )
 
 
 def _broken(suite: Suite, outcome: Mapping[str, Any]) -> tuple[BrokenExpectation, ...]:
@@ -263,7 +179,7 @@ def _passed_states(stores: ProductStores, name: SuiteName) -> dict[str, str]:
     return passed
 
 
-def _latest(stores: ProductStores) -> dict[str, dict[str, Any]]:
+def read_outcomes(stores: ProductStores) -> dict[str, dict[str, Any]]:
     """The newest outcome of each suite."""
     with (
         stores.database.connect() as connection,
@@ -272,11 +188,11 @@ def _latest(stores: ProductStores) -> dict[str, dict[str, Any]]:
         rows = cursor.execute(
             queries.load("data_validation_latest"), {"suite_version": EXPECTATIONS_VERSION}
         )
-        return {row["suite"]: {**row["results"], "judged_at": row["validated_at"]} for row in rows}
+        return {row["suite"]: {**row["results"], **row} for row in rows}
 
 
 def _judged_at(stores: ProductStores, name: SuiteName) -> datetime | None:
-    return cast("datetime | None", _latest(stores).get(name, {}).get("judged_at"))
+    return cast("datetime | None", read_outcomes(stores).get(name, {}).get("validated_at"))
 
 
 def _keep(
@@ -303,38 +219,3 @@ def _keep(
             },
         ).fetchone()
     return cast("tuple[datetime]", row)[0]
-
-
-_SCRIPTS: Final = re.compile(r"<script\b.*?</script\s*>", re.DOTALL | re.IGNORECASE)
-_LOADED: Final = re.compile(r"<(?:link|img|iframe|source)\b[^>]*>", re.IGNORECASE)
-_FAR_LINKS: Final = re.compile(r'\s(?:href|src)="(?:https?:)?//[^"]*"', re.IGNORECASE)
-_IMPORTS: Final = re.compile(r"@import[^;]*;|@font-face\s*\{[^}]*\}", re.IGNORECASE)
-_STYLE: Final = """<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<style>
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; max-width: 70rem; margin: 0 auto; padding: 1rem;
-  overflow-wrap: anywhere; }
-table { border-collapse: collapse; width: 100%; } th, td { border: 1px solid; border-color: #8886; padding: .3rem .5rem;
-  text-align: left; vertical-align: top; }
-nav, ul { padding-left: 1rem; } h1, h2, h3, h4 { line-height: 1.25; }
-button, .ge-walkthrough-modal, .modal, .footer, footer { display: none; }
-</style>
-</head>"""
-
-
-def _offline(page: str) -> str:
-    """A page that loads nothing and leads nowhere else: without scripts, pictures, style sheets and far links."""
-    for taken in (_SCRIPTS, _LOADED, _FAR_LINKS, _IMPORTS):
-        page = taken.sub("", page)
-    return page.replace("</head>", _STYLE, 1)
-
-
-def _swap(aside: Path, target: Path) -> None:
-    """Put a folder in the place of another; a reader meets one or the other, or for a moment none."""
-    old = target.with_name(f".{target.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    aside.rename(target)
-    shutil.rmtree(old, ignore_errors=True)

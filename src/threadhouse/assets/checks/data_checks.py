@@ -48,11 +48,11 @@ def _build(name: SuiteName, asset: str, *, stops: bool) -> dg.AssetChecksDefinit
 
 
 def _result(verdict: SuiteVerdict, *, stops: bool) -> dg.AssetCheckResult:
-    findings = "\n".join(f"- {broken.sentence}" for broken in verdict.broken)
+    findings = "\n".join(f"- {broken.sentence()}" for broken in verdict.broken)
     return dg.AssetCheckResult(
         passed=verdict.passed,
         severity=dg.AssetCheckSeverity.ERROR if stops else dg.AssetCheckSeverity.WARN,
-        description=verdict.broken[0].sentence if verdict.broken else None,
+        description=verdict.broken[0].sentence(places=1) if verdict.broken else None,
         metadata={
             "expectations": verdict.expectations,
             "broken": len(verdict.broken),
