@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from threadhouse.assets.checks.data_checks import build_data_checks
 from threadhouse.assets.checks.leak_checks import build_leak_checks
 from threadhouse.assets.checks.pack_checks import (
     context_packs_are_fresh,
@@ -98,6 +99,7 @@ def build_definitions(
             context_packs_leak_nothing,
             context_packs_are_fresh,
             *build_leak_checks(_canaries, _published),
+            *build_data_checks(),
         ],
         jobs=[nightly_rebuild, metrics_backfill],
         schedules=[build_nightly_schedule(settings.threadhouse_tz)],
