@@ -137,6 +137,8 @@ def _build_metric_assets(daily: dg.DailyPartitionsDefinition) -> list[dg.AssetsD
         kinds={"postgres", "html"},
         owners=OWNERS,
         deps=[retrieval_metrics_daily, dg.AssetKey("gap_signals"), dg.AssetKey("gap_replay")],
+        # After everything that can run, what stands on vectors and packs too: the report tells how it went, also when it stopped.
+        op_tags={"dagster/priority": "-2"},
         partitions_def=daily,
         backfill_policy=dg.BackfillPolicy.single_run(),
         freshness_policy=FRESH_DAILY,
