@@ -16,12 +16,16 @@ import pytest
 from content_house import ContentHouse
 from hub_rows import add_document, add_unit
 from threadhouse.pipelines.cli_query import explanation
+from threadhouse.retrieval import search
 from threadhouse.retrieval.audience import lane_principal
 from threadhouse.retrieval.errors import ConfigurationError, PackUnknownError, QueryUnknownError
-from threadhouse.retrieval.models import Audience
+from threadhouse.retrieval.leak_canaries import OPEN
+from threadhouse.retrieval.models import AllOf, Audience
 from threadhouse.retrieval.packs import ContextPack, canonical_json
+from threadhouse.serving.explained_hits import hits_in_sight
 from threadhouse.serving.query_events import new_query_id
 from threadhouse.serving.retrieval_service import Mode, RetrievalService, Verdict
+from threadhouse.stores import live_owners
 from threadhouse.stores.leased_connections import LeasedConnections
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.thread_signals import PostgresThreadSignals
@@ -128,12 +132,32 @@ def test_feedback_about_the_thread_that_answered_is_taken(service: RetrievalServ
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("question", ["T/t2", "Lương thưởng", "nội dung về lương thưởng"])
 def test_the_reasons_for_an_answer_name_nothing_that_is_hidden(
-    service: RetrievalService, question: str, mode: Mode
+    house: ContentHouse, service: RetrievalService, question: str, mode: Mode
 ) -> None:
     answer = service.answer(question, CUSTOMER, mode)
-    text = json.dumps(explanation(answer), default=str) + canonical_json(answer.pack)
+    hits = hits_in_sight(house.database, answer.hits, CUSTOMER)
+    assert len(hits) == len(answer.hits)
+    text = json.dumps(explanation(answer, hits), default=str) + canonical_json(answer.pack)
     for hidden in ("t2", "u2", "closed", "thưởng"):
         assert hidden not in text
+
+
+def test_the_reasons_for_an_answer_name_nothing_that_the_read_back_let_pass(
+    house: ContentHouse, service: RetrievalService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With both enforcers of the search off, its hits hold what is hidden; an explanation counts it and says no more."""
+    monkeypatch.setattr(search, "vector_filter", lambda *_: AllOf())
+    monkeypatch.setattr(search, "sight_of", lambda *_: lambda _: True)
+    monkeypatch.setattr(live_owners, "labels_from_words", lambda *_: OPEN)
+    house.change(
+        "create or replace function cong.allowed_now() returns integer language sql stable as 'select 134217727'"
+    )
+    answer = service.answer("nội dung về lương thưởng", CUSTOMER, Mode.RAW)
+    assert "u2" in {hit.owner_id for hit in answer.hits}
+    hits = hits_in_sight(house.database, answer.hits, CUSTOMER)
+    told = explanation(answer, hits)
+    assert "u2" not in json.dumps(told, default=str)
+    assert told["filtered_count"] == answer.filtered + len(answer.hits) - len(hits)
 
 
 def told(pack: ContextPack) -> tuple[ContextPack, float | None]:

@@ -9,7 +9,7 @@ Whose rights apply is said by a token or, on trust, by ``--audience`` (cli_princ
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -80,8 +80,10 @@ def query(
     The query is counted like any other; its id is printed for `threadhouse feedback`.
     """
     from threadhouse.retrieval.pack_render import render_markdown
+    from threadhouse.serving.explained_hits import hits_in_sight
     from threadhouse.serving.opening import open_retrieval_service
     from threadhouse.serving.retrieval_service import DEFAULT_TOKEN_BUDGET, Mode
+    from threadhouse.stores.migrations import open_database
     from threadhouse.stores.settings import Settings
 
     settings = Settings.from_environment()
@@ -94,18 +96,19 @@ def query(
             session_id=session,
             token_budget=None if whole else budget or DEFAULT_TOKEN_BUDGET,
         )
+    hits = hits_in_sight(open_database(settings), answer.hits, principal) if explain else ()
     if as_json:
         document: dict[str, Json] = {
             "query_id": str(answer.query_id),
             "pack": answer.pack.model_dump(mode="json"),
         }
         if explain:
-            document["explain"] = explanation(answer)
+            document["explain"] = explanation(answer, hits)
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         return
     click.echo(render_markdown(answer.pack))
     if explain:
-        click.echo("\n".join(_explained(answer)) + "\n")
+        click.echo("\n".join(_explained(answer, hits)) + "\n")
     click.echo(
         f"Query {answer.query_id}: {answer.source.replace('_', ' ')} pack, {answer.timings.total_ms:.0f} ms. "
         f"Was it enough? threadhouse feedback {answer.query_id} sufficient{asking.options}"
@@ -212,8 +215,12 @@ def _figure(value: Json) -> str:
     return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def explanation(answer: Answer) -> dict[str, Json]:
-    """Why this thread, for a program. Of what was filtered only the number: the rest is nobody's business."""
+def explanation(answer: Answer, hits: Sequence[SearchHit]) -> dict[str, Json]:
+    """Why this thread, for a program. Of what was filtered only the number: the rest is nobody's business.
+
+    Args:
+        hits: Those of the answer that its reader sees now.
+    """
     resolution, policy = answer.resolution, answer.retrieval_policy
     signal = answer.pack.fallback_signal
     candidates: list[Json] = []
@@ -242,8 +249,8 @@ def explanation(answer: Answer) -> dict[str, Json]:
         "fallback": signal.model_dump(mode="json") if signal else None,
         "candidates": candidates,
         "thresholds": thresholds,
-        "hits": [_hit(hit) for hit in answer.hits[:EXPLAINED_HITS]],
-        "filtered_count": answer.filtered,
+        "hits": [_hit(hit) for hit in hits[:EXPLAINED_HITS]],
+        "filtered_count": _filtered(answer, hits),
         "pack_source": answer.source,
         "stale": list(answer.stale),
         "timings_ms": {step: round(ms, 2) for step, ms in answer.timings.steps.items()},
@@ -262,7 +269,11 @@ def _hit(hit: SearchHit) -> dict[str, Json]:
     }
 
 
-def _explained(answer: Answer) -> Iterable[str]:
+def _filtered(answer: Answer, hits: Sequence[SearchHit]) -> int:
+    return answer.filtered + len(answer.hits) - len(hits)
+
+
+def _explained(answer: Answer, hits: Sequence[SearchHit]) -> Iterable[str]:
     """The same for a person."""
     from threadhouse.retrieval.pack_render import one_line
 
@@ -289,10 +300,10 @@ def _explained(answer: Answer) -> Iterable[str]:
     signal = answer.pack.fallback_signal
     if signal is not None:
         yield f"- Fallback {signal.kind}: {signal.reason}."
-    for hit in answer.hits[:EXPLAINED_HITS]:
+    for hit in hits[:EXPLAINED_HITS]:
         address = hit.metadata.get("canonical_address") or hit.metadata.get("path")
         yield f"- Found {one_line(str(address))}: {_score_words(hit)}"
-    yield f"- Filtered by access or version after the search: {answer.filtered}."
+    yield f"- Filtered by access or version after the search: {_filtered(answer, hits)}."
     stale = f"; the stored one was stale ({', '.join(answer.stale)})" if answer.stale else ""
     yield f"- Pack: {answer.source.replace('_', ' ')}{stale}."
     yield "- Milliseconds: " + ", ".join(
