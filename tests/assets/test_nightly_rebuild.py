@@ -36,8 +36,9 @@ from threadhouse.stores.vectors import open_reader, open_writer
 
 BUILT = {
     *("unit_chunks", "document_chunks", "information_unit_vectors", "production_document_vectors"),
-    *("thread_centroids", "context_packs"),
-    *("retrieval_events", "retrieval_metrics_daily", "health_report"),
+    *("thread_centroids", "thread_health", "replay", "gap_replay", "context_packs", "gap_signals"),
+    *("retrieval_events", "retrieval_metrics_daily", "health_report", "intake_proposals"),
+    *("event_retention", "analytics_database"),
 }
 
 
@@ -135,6 +136,20 @@ def test_the_first_night_builds_everything_and_no_check_fails(
     assert failed_checks(first) == set()
 
 
+def test_threads_are_checked_with_the_centroids_of_the_night_and_before_packs(
+    first: ExecuteInProcessResult,
+) -> None:
+    """Centroids are no dependency of health, so that a stopped night still tells it; their order is a matter of priority."""
+    order = [
+        event.asset_key.to_user_string()
+        for event in first.all_events
+        if event.is_step_materialization and event.asset_key is not None
+    ]
+    wanted = ["thread_centroids", "thread_health", "context_packs"]
+    assert sorted(wanted, key=order.index) == wanted
+    assert order.index("gap_signals") < order.index("health_report")
+
+
 @pytest.mark.parametrize(
     ("asset", "names"),
     [
@@ -146,6 +161,8 @@ def test_the_first_night_builds_everything_and_no_check_fails(
         ),
         ("production_document_vectors", {"dagster/row_count", "model", "space_id", "points_deleted"}),
         ("thread_centroids", {"dagster/row_count", "written", "lane_customer", "lane_ai_agent", "seconds"}),
+        ("thread_health", {"dagster/row_count", "checked", "changed", "held_by_statement", "status_weak"}),
+        ("gap_signals", {"dagster/row_count", "opened", "closed", "routed_governance", "open_now"}),
         ("context_packs", {"dagster/row_count", "threads", "threads_due", "lane_customer", "seconds"}),
         ("retrieval_events", {"dagster/partition_row_count", "days_written", "quarantined"}),
         ("retrieval_metrics_daily", {"dagster/partition_row_count", "days_counted", "rates"}),
@@ -182,6 +199,9 @@ def test_the_second_night_embeds_nothing_and_writes_nothing(
         "vectors": figures["information_unit_vectors"]["vector_writes"],
         "centroids": figures["thread_centroids"]["vector_writes"],
         "owners cut": figures["unit_chunks"]["owners_cut"] + figures["document_chunks"]["owners_cut"],
+        "checks changed": figures["thread_health"]["changed"],
+        "gaps opened": figures["gap_signals"]["opened"] + figures["gap_signals"]["closed"],
+        "items made": sum(figures["gap_signals"][f"routed_{place}"] for place in ("health", "backlog", "governance")),
         "threads read": figures["context_packs"]["threads_due"],
         "packs": figures["context_packs"]["written"],
         "days written": figures["retrieval_events"]["days_written"],
@@ -194,7 +214,7 @@ def test_the_second_night_embeds_nothing_and_writes_nothing(
 def test_a_failing_check_stops_what_would_be_built_on_it(stopped: ExecuteInProcessResult) -> None:
     assert not stopped.success
     assert failed_checks(stopped) == {"information_unit_vectors: chunks_are_sound_cuts_of_one_text"}
-    assert BUILT - set(metadata(stopped)) == {"thread_centroids", "context_packs"}
+    assert BUILT - set(metadata(stopped)) == {"thread_centroids", "replay", "context_packs"}
 
 
 def test_a_failing_check_says_which_unit_is_wrong_and_what_to_do(

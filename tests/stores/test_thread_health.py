@@ -301,12 +301,12 @@ def test_a_policy_that_makes_no_sense_is_one_sentence(
     change(
         database,
         """insert into cong.signal_policy (policy_version, space_id, window_days, statement_days, conditions, gaps)
-           select 2, '', 28, 28, %s::jsonb, gaps from cong.signal_policy where space_id = ''""",
+           select 9, '', 28, 28, %s::jsonb, gaps from cong.signal_policy where space_id = '' and policy_version = 1""",
         conditions,
     )
     with (
         database.connect() as connection,
-        pytest.raises(ConfigurationError, match=r"version 2.*corrected version") as error,
+        pytest.raises(ConfigurationError, match=r"version 9.*corrected version") as error,
     ):
         read_signal_policy(connection, "")
     assert sentence in str(error.value)

@@ -19,6 +19,9 @@ VECTOR_WRITER: Final = "vector_writer"
 
 OWNERS: Final = ["team:retrieval"]
 
+AFTER_WHAT_IS_READY: Final = {"dagster/priority": "-1"}
+"""Tags of a step that uses what others make and can do without: it runs later than all else that can, also when that failed."""
+
 FRESH_DAILY: Final = dg.FreshnessPolicy.time_window(
     # One missed night is a warning, two are a failure: a reader then gets answers that are two days old.
     warn_window=timedelta(hours=26),

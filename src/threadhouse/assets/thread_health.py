@@ -9,9 +9,13 @@ from typing import Any
 
 import dagster as dg
 
-from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
+from threadhouse.assets.automation import (
+    AFTER_WHAT_IS_READY,
+    FRESH_DAILY,
+    OWNERS,
+    retrying_transient_faults,
+)
 from threadhouse.assets.source_tables import THREAD_TABLES
-from threadhouse.assets.thread_centroids import thread_centroids
 from threadhouse.resources.stores import (
     EmbedderResource,
     EnvironmentResource,
@@ -26,7 +30,8 @@ from threadhouse.stores.thread_health import read_cohesions, refresh_thread_heal
     group_name="threads",
     kinds={"postgres"},
     owners=OWNERS,
-    deps=[thread_centroids, dg.AssetKey("retrieval_metrics_daily"), *THREAD_TABLES],
+    deps=[dg.AssetKey("retrieval_metrics_daily"), *THREAD_TABLES],
+    op_tags=AFTER_WHAT_IS_READY,
     code_version=HEALTH_VERSION,
     freshness_policy=FRESH_DAILY,
 )
@@ -37,6 +42,8 @@ def thread_health(
     embedder: EmbedderResource,
 ) -> dg.MaterializeResult[Any]:
     """Whether each thread can be relied on, for each lane that sees it, with the figures and thresholds that led to it.
+
+    Centroids are no dependency: a night that a check of vectors stops still tells health, with the cohesions that readers have.
 
     Grain: one row a change of a (thread, lane) in ``nao.health_signal``. A check that finds nothing new writes nothing.
     """
