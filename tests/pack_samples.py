@@ -33,6 +33,7 @@ from threadhouse.retrieval.packs import (
     SuspectReason,
     UnitFlags,
     level_of,
+    thread_pack_id,
 )
 
 
@@ -104,7 +105,7 @@ def make_pack(
     thread_id: str = "t1",
     signal: FallbackSignal | None = None,
 ) -> ContextPack:
-    return ContextPack(
+    pack = ContextPack(
         pack_id=UUID(int=7),
         lane=Audience.CUSTOMER,
         built_from=PackKey(input_revision=1, policy_version=1, space_id="s", code_version="1"),
@@ -126,3 +127,4 @@ def make_pack(
         ),
         fallback_signal=signal,
     )
+    return pack.model_copy(update={"pack_id": thread_pack_id(pack)})

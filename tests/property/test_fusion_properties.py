@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
@@ -65,7 +65,7 @@ def test_of_two_candidates_the_one_with_more_of_a_score_is_never_behind(
     value = data.draw(
         st.floats(-1 if own is None and part == "dense" else own or 0, ceiling, width=32)
     )
-    higher = replace(lower, **{part: value})
+    higher = lower._replace(**{part: value})
     *_, low, high = fuse_scores([*pool, lower, higher], language)
     assert high >= low - 1e-9
 

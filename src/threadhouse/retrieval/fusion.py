@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from threadhouse.retrieval.query_text import QueryLanguage
 
@@ -56,8 +57,8 @@ _WEIGHTS: Mapping[tuple[QueryLanguage, str], FusionWeights] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RawScores:
+# A named tuple like a hit, and for the same reason: a question makes hundreds.
+class RawScores(NamedTuple):
     """What the engine said of one candidate; None where a list did not hold it. ``language`` is the document's."""
 
     language: str

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from threadhouse.retrieval.bm25 import TermForm, split_terms
 from threadhouse.retrieval.models import ThreadId
@@ -145,8 +146,8 @@ def _keyword(text: str, threads: Sequence[FoundThread]) -> dict[ThreadId, float]
     weak: dict[ThreadId, frozenset[str]] = {}
     for thread in threads:
         names = "\n".join((thread.title, *thread.aliases))
-        strong[thread.thread_id] = terms & frozenset(split_terms(names, form))
-        weak[thread.thread_id] = terms & frozenset(split_terms(thread.description, form))
+        strong[thread.thread_id] = terms & _words_of(names, form)
+        weak[thread.thread_id] = terms & _words_of(thread.description, form)
     holders = Counter(term for thread_id in strong for term in strong[thread_id] | weak[thread_id])
     worth = {term: math.log((1 + len(strong)) / count) for term, count in holders.items()}
     total = math.fsum(worth.values())
@@ -164,6 +165,12 @@ def _keyword(text: str, threads: Sequence[FoundThread]) -> dict[ThreadId, float]
         )
         > 0
     }
+
+
+# The same threads are named by many questions. Two texts each, the longer one cut at 4,000 characters.
+@lru_cache(maxsize=1_024)
+def _words_of(text: str, form: TermForm) -> frozenset[str]:
+    return frozenset(split_terms(text, form))
 
 
 def _holds(terms: Sequence[str], phrase: Sequence[str]) -> bool:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from uuid import UUID, uuid5
 
 from threadhouse.retrieval.pack_render import LISTED_AT_MOST, render_markdown, render_unit
@@ -52,7 +54,8 @@ def fit_pack(pack: ContextPack, limit_tokens: int, found: Sequence[str] = ()) ->
     """
     units = {unit.logical_unit_id: unit for unit in _by_importance(pack, found)}
     suspects = {link.logical_unit_id: link for link in pack.suspect_links}
-    costs = _costs_of(pack)
+    measured = _measured(pack)
+    costs = measured.costs
 
     def cost_of(unit_id: str) -> int:
         if unit_id not in costs:
@@ -66,7 +69,12 @@ def fit_pack(pack: ContextPack, limit_tokens: int, found: Sequence[str] = ()) ->
         if used <= limit_tokens:
             budget = TokenBudget(limit_tokens=limit_tokens, used_tokens=used, left_out_count=0)
             return pack.model_copy(update={"token_budget": budget})
-    fixed = _fixed_tokens(pack, tuple(units.values()))
+    # Candidates are those of one question, and part of the rendering.
+    fixed = None if pack.candidate_threads else measured.fixed
+    if fixed is None:
+        fixed = _fixed_tokens(pack, tuple(units.values()))
+        if not pack.candidate_threads:
+            measured.fixed = fixed
     used = fixed
     kept: set[str] = set()
     for unit_id in units:
@@ -80,19 +88,27 @@ def fit_pack(pack: ContextPack, limit_tokens: int, found: Sequence[str] = ()) ->
     return _shorten(pack, kept, limit_tokens, used)
 
 
+@dataclass(slots=True)
+class _Measured:
+    """Estimated tokens of a pack's units as far as they are known, and of everything else were all of them left out."""
+
+    costs: dict[str, int] = field(default_factory=dict[str, int])
+    fixed: int | None = None
+
+
 _REMEMBERED_PACKS = 1_000
-"""Some megabytes of numbers."""
+"""Packs whose numbers are kept; none of their text."""
 
-_remembered_costs: OrderedDict[UUID, dict[str, int]] = OrderedDict()
+_remembered: OrderedDict[UUID, _Measured] = OrderedDict()
 
 
-def _costs_of(pack: ContextPack) -> dict[str, int]:
-    """Tokens of a pack's units as far as they are known. Its id is that of its content, and packs are asked for often."""
-    costs = _remembered_costs.pop(pack.pack_id, {})
-    _remembered_costs[pack.pack_id] = costs
-    while len(_remembered_costs) > _REMEMBERED_PACKS:
-        _remembered_costs.popitem(last=False)
-    return costs
+def _measured(pack: ContextPack) -> _Measured:
+    """What is known of a pack. Its id is that of its content, and packs are asked for often."""
+    measured = _remembered.pop(pack.pack_id, None) or _Measured()
+    _remembered[pack.pack_id] = measured
+    while len(_remembered) > _REMEMBERED_PACKS:
+        _remembered.popitem(last=False)
+    return measured
 
 
 def _by_importance(pack: ContextPack, found: Sequence[str]) -> list[PackUnit]:
@@ -126,8 +142,9 @@ NO_UNIT_TOKENS = 40
 
 
 def _shorten(pack: ContextPack, kept: set[str], limit_tokens: int, used_tokens: int) -> ContextPack:
-    units = [unit for unit in pack.units() if unit.logical_unit_id in kept]
-    gone = [unit for unit in pack.units() if unit.logical_unit_id not in kept]
+    everything = pack.units()
+    units = [unit for unit in everything if unit.logical_unit_id in kept]
+    gone = [unit for unit in everything if unit.logical_unit_id not in kept]
     if not gone:
         budget = TokenBudget(limit_tokens=limit_tokens, used_tokens=used_tokens, left_out_count=0)
         return pack.model_copy(update={"token_budget": budget})
@@ -167,8 +184,10 @@ def _of(units: Sequence[PackUnit], kept: set[str]) -> tuple[PackUnit, ...]:
 
 
 def _left_out(unit: PackUnit) -> LeftOut:
-    return LeftOut(
-        logical_unit_id=unit.logical_unit_id,
-        canonical_address=unit.canonical_address,
-        reason=LeftOutReason.LENGTH,
-    )
+    return _left_out_for_length(unit.logical_unit_id, unit.canonical_address)
+
+
+# Most of a big pack is left out of every answer, and nobody can change an entry.
+@lru_cache(maxsize=65_536)
+def _left_out_for_length(unit_id: str, address: str) -> LeftOut:
+    return LeftOut(logical_unit_id=unit_id, canonical_address=address, reason=LeftOutReason.LENGTH)

@@ -191,11 +191,12 @@ def resolve_threads(
     }
     match = match_of(features, strengths, unit_hits, memberships, policy.coefficients)
     scores = share_of_strengths(strengths, match)
-    candidates = [
+    ranked = sorted(scores, key=lambda thread_id: (-scores[thread_id], thread_id))
+    named = tuple(
         ThreadCandidate(
             thread_id,
             scores[thread_id],
-            _breakdown(row, policy.coefficients)
+            _breakdown(features[thread_id], policy.coefficients)
             | {
                 "rank_recency": parts[thread_id].recency,
                 "rank_authority": parts[thread_id].authority,
@@ -203,10 +204,10 @@ def resolve_threads(
                 "rank_coverage": parts[thread_id].coverage,
             },
         )
-        for thread_id, row in features.items()
-    ]
-    candidates.sort(key=lambda candidate: (-candidate.score, candidate.thread_id))
-    return _decide(candidates, min(1.0, math.fsum(scores.values())), policy)
+        for rank, thread_id in enumerate(ranked[: policy.candidate_limit])
+        if rank == 0 or scores[thread_id] >= policy.candidate_floor
+    )
+    return _decide(named, min(1.0, math.fsum(scores.values())), policy)
 
 
 def strength(row: Features, coefficients: Mapping[str, float]) -> float:
@@ -272,13 +273,8 @@ def log_sum_exp(values: Collection[float]) -> float:
 
 
 def _decide(
-    candidates: Sequence[ThreadCandidate], any_thread: float, policy: RetrievalPolicy
+    named: tuple[ThreadCandidate, ...], any_thread: float, policy: RetrievalPolicy
 ) -> Resolution:
-    named = tuple(
-        candidate
-        for rank, candidate in enumerate(candidates[: policy.candidate_limit])
-        if rank == 0 or candidate.score >= policy.candidate_floor
-    )
     if not named or any_thread < policy.match_threshold:
         return Resolution(ResolutionKind.MISSING, named, policy.match_threshold, any_thread)
     is_single = named[0].score >= policy.single_threshold

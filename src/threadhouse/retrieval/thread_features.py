@@ -98,16 +98,20 @@ def candidate_features(
     asked = {name: math.fsum(getattr(query, name).values) for name in _BM25_INPUTS}
     language = str(query.language)
     leads = _leads(units)
+    # What no list holds is taken to lie just beyond its end: a thread beyond the farthest centroid, a unit that only words found
+    # beyond the farthest unit, and so every unit of a thread without any.
+    farthest_centroid = min(centroids.values(), default=None)
+    farthest = min(cosines, default=0.0)
+    floor = _scaled(farthest, dense_scale) if cosines else 0.0
     found: dict[ThreadId, dict[str, float]] = {}
     for thread_id in sorted((lexical.thread_ids() | centroids.keys() | units.keys()) & set(seen)):
-        relation = _relation(language, units.get(thread_id, ()), cosines)
+        relation = _relation(language, units.get(thread_id, ()), farthest)
         row = {f"{relation}:intercept": 1.0}
-        evidence = _evidence(units.get(thread_id, ()), cosines, dense_scale, asked)
+        evidence = _evidence(units.get(thread_id, ()), floor, dense_scale, asked)
         row |= {f"{relation}:{name}": value for name, value in evidence.items()}
         if lead := leads.get(thread_id):
             row[f"{relation}:lead"] = lead
-        # A thread without a hit among the centroids is taken to lie just beyond the farthest of them.
-        cosine = centroids.get(thread_id, min(centroids.values(), default=None))
+        cosine = centroids.get(thread_id, farthest_centroid)
         if cosine is not None:
             row[f"{relation}:{CENTROID_INPUT}"] = _scaled(cosine, centroid_scale)
         row |= {
@@ -204,14 +208,13 @@ def _leads(units: Mapping[ThreadId, Sequence[_UnitEvidence]]) -> dict[ThreadId, 
     }
 
 
-def _relation(language: str, units: Sequence[_UnitEvidence], cosines: Sequence[float]) -> str:
+def _relation(language: str, units: Sequence[_UnitEvidence], farthest: float) -> str:
     if language == "vi-unmarked":
         return "unmarked"
     if not units:
         return "same"
-    floor = min(cosines, default=0.0)
     best = max(
-        units, key=lambda unit: (unit.dense if unit.dense is not None else floor, unit.unit_id)
+        units, key=lambda unit: (unit.dense if unit.dense is not None else farthest, unit.unit_id)
     )
     is_same = language == "mixed" or best.language.partition("-")[0] in {language, ""}
     return "same" if is_same else "cross"
@@ -219,12 +222,10 @@ def _relation(language: str, units: Sequence[_UnitEvidence], cosines: Sequence[f
 
 def _evidence(
     units: Sequence[_UnitEvidence],
-    cosines: Sequence[float],
+    floor: float,
     scale: tuple[float, float],
     asked: Mapping[str, float],
 ) -> dict[str, float]:
-    # A unit that only words found lies beyond the nearest ones; so does every unit of a thread without any.
-    floor = _scaled(min(cosines), scale) if cosines else 0.0
     if not units:
         return {"dense": floor}
     # A supporting or doubtful member says less for its thread: it is drawn towards the floor.

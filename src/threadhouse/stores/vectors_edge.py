@@ -110,8 +110,8 @@ _Seen: TypeAlias = tuple[int, int, int]
 @dataclass(frozen=True, slots=True)
 class _Layout:
     root: Path
-    _remembered: dict[Path, tuple[_Seen, str]] = field(
-        default_factory=dict[Path, tuple[_Seen, str]], compare=False
+    _remembered: dict[str, tuple[_Seen, str]] = field(
+        default_factory=dict[str, tuple[_Seen, str]], compare=False
     )
 
     @property
@@ -126,24 +126,25 @@ class _Layout:
 
     def read_aliases(self) -> dict[str, str]:
         try:
-            return cast("dict[str, str]", json.loads(self._read(self.aliases)))
+            return cast("dict[str, str]", json.loads(self._read(f"{self.root}/aliases.json")))
         except FileNotFoundError:
             return {}
 
-    def _read(self, path: Path) -> str:
+    def _read(self, path: str) -> str:
         """A small file that `_replace_atomically` writes. Readers look at it for every question; most find it unchanged."""
-        now = path.stat()
+        # No Path: a question looks more than a dozen times, and putting one together takes longer than the look.
+        now = os.stat(path)  # noqa: PTH116
         seen = (now.st_ino, now.st_mtime_ns, now.st_size)
         remembered = self._remembered.get(path)
         if remembered is None or remembered[0] != seen:
             # Replaced after the look: it is then read again next time, since the older look is remembered with it.
-            remembered = self._remembered[path] = (seen, path.read_text("utf-8"))
+            remembered = self._remembered[path] = (seen, Path(path).read_text("utf-8"))
         return remembered[1]
 
     def current_seq(self, physical: str) -> int | None:
         """The copy that readers open; None when there is none yet."""
         try:
-            pointer = self._read(self.published(physical) / _CURRENT)
+            pointer = self._read(f"{self.root}/published/{physical}/{_CURRENT}")
         except FileNotFoundError:
             return None
         # A damaged pointer counts as none, so that the next publish writes it again.
