@@ -412,12 +412,14 @@ def _without_read_back(database: Database) -> None:
         known[physical][owner_id] = LiveOwner(version_key, OPEN)
 
     class OwnersInMemory(PostgresLiveOwners):
-        def read(
+        def ask_owners(
             self, collection: Collection, physical: str, owner_ids: Sequence[str]
-        ) -> Mapping[str, LiveOwner]:
+        ) -> Callable[[], Mapping[str, LiveOwner]]:
             del collection
             there = known[physical]
-            return {owner_id: there[owner_id] for owner_id in owner_ids if owner_id in there}
+            return lambda: {
+                owner_id: there[owner_id] for owner_id in owner_ids if owner_id in there
+            }
 
     _replace(retrieval_service, "PostgresLiveOwners", OwnersInMemory)
 
@@ -433,22 +435,21 @@ _FRESHNESS = (
 
 
 def _without_last_check(_: Database) -> None:
-    def check_units(
+    def ask_units(
         self: Delivery, known: KnownPack, thread_id: str, principal: Principal, policy: object
-    ) -> dict[str, Any]:
+    ) -> Callable[[], dict[str, Any]]:
         del policy
         connection = self._connection
-        with connection.pipeline(), connection.cursor(row_factory=dict_row) as cursor:
+        cursor = connection.cursor(row_factory=dict_row)
+        with pack_delivery.together(connection):
             pack_delivery.begin_reading(connection, principal)
             given = {"thread_id": thread_id, "lane": principal.audience}
-            row = cursor.execute(trusted(_FRESHNESS), given).fetchone()
-        unseen = {"hidden": [], "hidden_ends": [], "live_count": len(known.unit_ids)}
-        return {**(row or {}), **unseen}
+            cursor.execute(trusted(_FRESHNESS), given)
+        unseen = {"hidden": [], "hidden_ends": [], "live_count": known.unit_count}
+        return lambda: {**(cursor.fetchone() or {}), **unseen}
 
-    _replace(Delivery, "_check_units", check_units)
-    _replace(Delivery, "check", lambda *_, **__: None)
-    if hasattr(Delivery, "hidden_in"):
-        _replace(Delivery, "hidden_in", lambda *_, **__: [])
+    _replace(Delivery, "_ask_units", ask_units)
+    _replace(Delivery, "hidden_in", lambda *_, **__: [])
 
 
 def _without_role(_: Database) -> None:

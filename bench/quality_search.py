@@ -91,11 +91,11 @@ class _Pool:
     )
     owners: dict[str, LiveOwner] = field(default_factory=dict[str, LiveOwner])
 
-    def read(
+    def ask_owners(
         self, collection: Collection, physical: str, owner_ids: Sequence[str]
-    ) -> Mapping[str, LiveOwner]:
+    ) -> Callable[[], Mapping[str, LiveOwner]]:
         del collection, physical
-        return {owner_id: self.owners[owner_id] for owner_id in owner_ids}
+        return lambda: {owner_id: self.owners[owner_id] for owner_id in owner_ids}
 
 
 @contextmanager

@@ -6,7 +6,7 @@ Belongs here: points, their live owners, a way to ask. Does not belong here: exp
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -69,12 +69,13 @@ class SearchHouse:
     )
     reads: list[Collection] = field(default_factory=list[Collection])
 
-    def read(
+    def ask_owners(
         self, collection: Collection, physical: str, owner_ids: Sequence[str]
-    ) -> Mapping[str, LiveOwner]:
+    ) -> Callable[[], Mapping[str, LiveOwner]]:
         assert physical.startswith(collection)
         self.reads.append(collection)
-        return {i: self.owners[collection, i] for i in owner_ids if (collection, i) in self.owners}
+        asked = [(owner_id, (collection, owner_id)) for owner_id in owner_ids]
+        return lambda: {i: self.owners[key] for i, key in asked if key in self.owners}
 
     def ask(
         self,

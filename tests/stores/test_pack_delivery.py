@@ -411,7 +411,7 @@ def test_an_event_is_written_once_however_often_its_query_is_tried(
     gap = GapSignal(GapKind.SEARCH_GAP, "customer/x", Audience.CUSTOMER)
     for expected in (1, 0):
         with delivery.begin() as out:
-            assert out.write([event], gaps=[gap]) == expected
+            assert out.write([event], gaps=[gap])() == expected
     assert rows(hub, "select count(*) from nao.retrieval_metric_event") == [(1,)]
     assert rows(hub, "select occurrence_count from nao.search_gap_signal") == [(1,)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,11 +40,11 @@ class Shelf:
     owners: Mapping[str, LiveOwner]
     embedder: FastembedEmbedder
 
-    def read(
+    def ask_owners(
         self, collection: Collection, physical: str, owner_ids: Sequence[str]
-    ) -> Mapping[str, LiveOwner]:
+    ) -> Callable[[], Mapping[str, LiveOwner]]:
         del collection, physical
-        return {owner_id: self.owners[owner_id] for owner_id in owner_ids}
+        return lambda: {owner_id: self.owners[owner_id] for owner_id in owner_ids}
 
     def ask(self, question: str) -> list[str]:
         outcome = search_collections(

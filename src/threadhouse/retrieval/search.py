@@ -6,7 +6,7 @@ Does not belong here: how scores are fused (fusion), what raises a score (rerank
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
@@ -49,6 +49,7 @@ __all__ = [
     "ScoreBreakdown",
     "SearchHit",
     "SearchOutcome",
+    "ask_collections",
     "search_collections",
 ]
 
@@ -93,17 +94,48 @@ def search_collections(
         CollectionUnknownError: A collection has not been built yet.
         SpaceMismatchError: The question was embedded in another space than a collection.
     """
+    return ask_collections(
+        query,
+        principal,
+        collections,
+        policy=policy,
+        searcher=searcher,
+        live=live,
+        limit=limit,
+        one_per=one_per,
+        rerank_enabled=rerank_enabled,
+    )()
+
+
+def ask_collections(
+    query: PreparedQuery,
+    principal: Principal,
+    collections: Sequence[Collection],
+    *,
+    policy: AudiencePolicy,
+    searcher: VectorSearcher,
+    live: LiveOwners,
+    limit: int,
+    one_per: Literal["document", "owner"] = "document",
+    rerank_enabled: bool = True,
+) -> Callable[[], SearchOutcome]:
+    """`search_collections` in two halves: reading back is on its way when this returns; call what it returns for the outcome."""
     asking = _Asking(query, principal, policy, searcher, live, limit)
-    found = asking.ask(collections)
-    searched_again = found.moved_on
-    if searched_again:
-        # A version was replaced between publishing and reading back; the new one is there by now. Once is enough: a second
-        # replacement within the same question leaves a hit out for the length of one question.
-        found = asking.ask(collections)
-    ranked = rerank_results(query, _fused(found.candidates, query), enabled=rerank_enabled)
-    return SearchOutcome(
-        tuple(_one_each(ranked, one_per)[: max(limit, 0)]), found.filtered, searched_again
-    )
+    asked = asking.ask(collections)
+
+    def outcome() -> SearchOutcome:
+        found = asking.found(asked)
+        searched_again = found.moved_on
+        if searched_again:
+            # A version was replaced between publishing and reading back; the new one is there by now. Once is enough: a second
+            # replacement within the same question leaves a hit out for the length of one question.
+            found = asking.found(asking.ask(collections))
+        ranked = rerank_results(query, _fused(found.candidates, query), enabled=rerank_enabled)
+        return SearchOutcome(
+            tuple(_one_each(ranked, one_per)[: max(limit, 0)]), found.filtered, searched_again
+        )
+
+    return outcome
 
 
 @dataclass(slots=True)
@@ -133,6 +165,15 @@ class _Pool:
             candidate.scores[name] = point.score
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The candidates of one collection; ``current`` waits for what their owners are now."""
+
+    collection: Collection
+    candidates: Sequence[_Candidate]
+    current: Callable[[], Mapping[str, LiveOwner]]
+
+
 @dataclass(slots=True)
 class _Found:
     candidates: list[tuple[Collection, _Candidate]] = field(
@@ -153,12 +194,32 @@ class _Asking:
     live: LiveOwners
     limit: int
 
-    def ask(self, collections: Sequence[Collection]) -> _Found:
-        found = _Found()
+    def ask(self, collections: Sequence[Collection]) -> list[_Asked]:
+        """The candidates of every collection, and what they are now on its way."""
+        asked: list[_Asked] = []
         for collection in dict.fromkeys(collections):
             physical = self.searcher.resolve(collection)
             candidates = self._candidates(collection, physical)
-            self._keep_live_and_visible(collection, physical, candidates, found)
+            owner_ids = sorted({candidate.owner_id for candidate in candidates})
+            if owner_ids:
+                current = self.live.ask_owners(collection, physical, owner_ids)
+                asked.append(_Asked(collection, candidates, current))
+        return asked
+
+    def found(self, asked: Sequence[_Asked]) -> _Found:
+        """The candidates that are live and visible."""
+        found = _Found()
+        sees = sight_of(self.principal, self.policy)
+        for each in asked:
+            current = each.current()
+            for candidate in each.candidates:
+                owner = current.get(candidate.owner_id)
+                if owner is not None and owner.version_key != candidate.version_key:
+                    found.moved_on = True
+                elif owner is not None and sees(owner.labels):
+                    found.candidates.append((each.collection, candidate))
+                    continue
+                found.filtered += 1
         return found
 
     def _candidates(self, collection: Collection, physical: str) -> list[_Candidate]:
@@ -214,27 +275,6 @@ class _Asking:
             # A centroid is built for one lane from what that lane sees.
             allowed = (*allowed, ("metadata.lane", (self.principal.audience,)))
         return AllOf(allowed)
-
-    def _keep_live_and_visible(
-        self,
-        collection: Collection,
-        physical: str,
-        candidates: Sequence[_Candidate],
-        found: _Found,
-    ) -> None:
-        owner_ids = sorted({candidate.owner_id for candidate in candidates})
-        if not owner_ids:
-            return
-        current = self.live.read(collection, physical, owner_ids)
-        sees = sight_of(self.principal, self.policy)
-        for candidate in candidates:
-            owner = current.get(candidate.owner_id)
-            if owner is not None and owner.version_key != candidate.version_key:
-                found.moved_on = True
-            elif owner is not None and sees(owner.labels):
-                found.candidates.append((collection, candidate))
-                continue
-            found.filtered += 1
 
 
 def _crowded_out(nearest: Sequence[ScoredPoint], fewest: int) -> dict[str, int]:

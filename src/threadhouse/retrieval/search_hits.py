@@ -6,7 +6,7 @@ Does not belong here: how candidates are found (search), fused (fusion) or order
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -65,10 +65,13 @@ class LiveOwner:
 class LiveOwners(Protocol):
     """Reads back from the source of truth what a published vector may no longer be right about."""
 
-    def read(
+    def ask_owners(
         self, collection: Collection, physical: str, owner_ids: Sequence[str]
-    ) -> Mapping[str, LiveOwner]:
-        """The owners that exist now and have a projected version; one round trip a call. Absent ones are left out."""
+    ) -> Callable[[], Mapping[str, LiveOwner]]:
+        """Ask for the owners that exist now and have a projected version; absent ones are left out.
+
+        The question is on its way when this returns; call what it returns for the answer.
+        """
         ...
 
 

@@ -9,12 +9,13 @@ Nothing is remembered between queries but parsed packs, and those are served onl
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import Protocol
 from uuid import UUID, uuid5
 
@@ -76,7 +77,7 @@ from threadhouse.retrieval.resolution import (
     candidate_thread_ids,
     resolve_threads,
 )
-from threadhouse.retrieval.search import SearchHit, SearchOutcome, search_collections
+from threadhouse.retrieval.search import SearchHit, SearchOutcome, ask_collections
 from threadhouse.serving.query_events import (
     AskedQuery,
     delivery_events,
@@ -637,14 +638,16 @@ class RetrievalService:
         """Everything that resolution decides from."""
         prepared, principal, policy = question.prepared, question.principal, question.policy
         timings = question.timings
-        with self._connections() as connection, connection.pipeline():
-            with timings.of("words"):
-                words = self._signals.ask_lexical(connection, prepared.text, principal, policy)
-            with timings.of("search"):
-                centroids = self._search(question, (Collection.THREAD_CENTROIDS,), CENTROID_HITS)
-                search = self._search(question, CONTENT, UNIT_HITS)
-            with timings.of("words"):
-                lexical = words()
+        # Postgres looks words and owners up while this process searches vectors.
+        with timings.of("words"), self._connections() as connection:
+            words = self._signals.ask_lexical(connection, prepared.text, principal, policy)
+        with timings.of("search"):
+            asked_centroids = self._ask(question, (Collection.THREAD_CENTROIDS,), CENTROID_HITS)
+            asked_search = self._ask(question, CONTENT, UNIT_HITS)
+        with timings.of("words"):
+            lexical = words()
+        with timings.of("search"):
+            centroids, search = asked_centroids(), asked_search()
         units = tuple(hit for hit in search.hits if hit.collection is Collection.INFORMATION_UNITS)
         with timings.of("surroundings"):
             around = self._signals.surroundings(
@@ -658,7 +661,12 @@ class RetrievalService:
     def _search(
         self, question: _Question, collections: Sequence[Collection], limit: int
     ) -> SearchOutcome:
-        return search_collections(
+        return self._ask(question, collections, limit)()
+
+    def _ask(
+        self, question: _Question, collections: Sequence[Collection], limit: int
+    ) -> Callable[[], SearchOutcome]:
+        return ask_collections(
             question.prepared,
             question.principal,
             collections,
@@ -678,7 +686,9 @@ class RetrievalService:
         if not _sees_what_the_lane_sees(principal, policy):
             return None, ()
         with question.timings.of("pack"), self._delivery.begin() as out:
-            pack, stale = out.stored_pack(thread_id, principal, policy, self.space_id)
+            pack, stale = out.stored_pack(
+                thread_id, principal, policy, self.space_id, partial(_shaped, question, found)
+            )
             if pack is None:
                 return None, stale
             return self._leave(out, question, found, pack, PackSource.STORED), ()
@@ -700,7 +710,8 @@ class RetrievalService:
             with question.timings.of("pack"), self._delivery.begin() as out:
                 if not out.confirm(built.pack, principal, built.policy):
                     continue
-                answer = self._leave(out, question, found, built.pack, PackSource.BUILT, stale)
+                shaped = _shaped(question, found, built.pack)
+                answer = self._leave(out, question, found, shaped, PackSource.BUILT, stale)
             if _sees_what_the_lane_sees(principal, built.policy):
                 self._delivery.keep(BuiltPack(built.pack, built.build_ms))
             return answer
@@ -717,7 +728,8 @@ class RetrievalService:
                 pack = ad_hoc_pack(parts, principal, policy, self.space_id, signal)
                 hidden = out.hidden_in(pack, principal, policy)
                 if not hidden:
-                    return self._leave(out, question, found, pack, PackSource.AD_HOC)
+                    shaped = _shaped(question, found, pack)
+                    return self._leave(out, question, found, shaped, PackSource.AD_HOC)
                 # Taken away or removed since it was read: another reading does not hold it.
                 readings += 1
                 if readings == REREADS:
@@ -732,18 +744,8 @@ class RetrievalService:
         source: PackSource,
         stale: tuple[str, ...] = (),
     ) -> Answer:
-        """Shape the pack for this query and write down that it leaves. It has left when the transaction commits."""
+        """Write down that a shaped pack leaves. It has left when the transaction commits."""
         asked, resolution = question.asked, found.resolution
-        if (
-            resolution is not None
-            and resolution.kind is ResolutionKind.CANDIDATES
-            and pack.thread_id
-        ):
-            pack = pack.model_copy(
-                update={"candidate_threads": _candidates(resolution, found.facts, pack)}
-            )
-        if question.token_budget is not None:
-            pack = fit_pack(pack, question.token_budget, [h.owner_id for h in found.search.hits])
         before: DeliveredBefore | None = None
         signal = pack.fallback_signal
         if signal is not None and signal.kind is FallbackKind.EXPLICIT_RAW and asked.session_id:
@@ -777,6 +779,18 @@ class RetrievalService:
             stale=stale,
             timings=question.timings,
         )
+
+
+def _shaped(question: _Question, found: _Found, pack: ContextPack) -> ContextPack:
+    """What of a pack answers this question."""
+    resolution = found.resolution
+    if resolution is not None and resolution.kind is ResolutionKind.CANDIDATES and pack.thread_id:
+        pack = pack.model_copy(
+            update={"candidate_threads": _candidates(resolution, found.facts, pack)}
+        )
+    if question.token_budget is not None:
+        pack = fit_pack(pack, question.token_budget, [h.owner_id for h in found.search.hits])
+    return pack
 
 
 def _read_found(

@@ -276,7 +276,7 @@ def probe_read_back(ground: CanaryGround) -> Iterator[PathOutcome]:
         (Collection.INFORMATION_UNITS, ground.house.units),
         (Collection.PRODUCTION_DOCUMENTS, ground.house.documents),
     ):
-        answered |= live.read(collection, ground.searcher.resolve(collection), list(marks))
+        answered |= live.ask_owners(collection, ground.searcher.resolve(collection), list(marks))()
     for name, reader in ground.readers.items():
         sight = ground.sight(name)
         sees = sight_of(reader, ground.policy)

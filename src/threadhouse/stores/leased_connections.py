@@ -71,13 +71,14 @@ class LeasedConnections:
 
     @contextmanager
     def question(self, lane: Audience) -> Generator[QuestionConnection, None, None]:
-        # The pool commits or rolls back.
-        with self._pool(lane).connection() as connection:
+        # In a pipeline, so that what needs no answer costs no round trip; the pool rolls back what raises.
+        with self._pool(lane).connection() as connection, connection.pipeline():
             self._leased.connection = connection
             try:
                 yield connection
             finally:
                 self._leased.connection = None
+            connection.commit()
 
     def _pool(self, lane: Audience | None) -> ConnectionPool[QuestionConnection]:
         with self._guard:

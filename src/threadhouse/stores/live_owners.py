@@ -37,16 +37,25 @@ class PostgresLiveOwners:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def read(
+    def ask_owners(
         self, collection: Collection, physical: str, owner_ids: Sequence[str]
-    ) -> Mapping[str, LiveOwner]:
-        """The version that ``physical`` is meant to hold of each owner, and its labels now; what is gone is not in the answer."""
+    ) -> Callable[[], Mapping[str, LiveOwner]]:
+        """The version that ``physical`` is meant to hold of each owner, and its labels now; what is gone is not in the answer.
+
+        In a pipeline Postgres answers while this process goes on; call what this returns for the answer.
+        """
         if not owner_ids:
-            return {}
+            return dict[str, LiveOwner]
         statement = queries.load(_QUERIES[collection])
         params = {"physical": physical, "owner_ids": sorted(set(owner_ids))}
         with self._connections() as connection:
-            return {
-                owner_id: LiveOwner(version_key, labels_from_words(*labels))
-                for owner_id, version_key, *labels in connection.execute(statement, params)
-            }
+            cursor = connection.execute(statement, params)
+
+        def answer() -> Mapping[str, LiveOwner]:
+            with cursor:
+                return {
+                    owner_id: LiveOwner(version_key, labels_from_words(*labels))
+                    for owner_id, version_key, *labels in cursor.fetchall()
+                }
+
+        return answer

@@ -11,7 +11,7 @@ counted once, and trying again under the same query id counts nothing a second t
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +34,7 @@ from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.live_owners import Connections
 from threadhouse.stores.pack_memory import KnownPack, PackMemory
 from threadhouse.stores.pack_store import BuiltPack, keep_pack, look_up_pack
+from threadhouse.stores.postgres import together
 from threadhouse.stores.reader_roles import BUILDER_ROLE, READER_ROLE, begin_reading, continue_as
 from threadhouse.stores.security_events import Occurrence, write_security_event
 
@@ -59,6 +60,10 @@ class LiveBuild:
     build_ms: float
 
 
+def _as_it_is(pack: ContextPack) -> ContextPack:
+    return pack
+
+
 class Delivery:
     """One open transaction. Everything is read and written through it, and a pack leaves only when it has committed."""
 
@@ -72,11 +77,19 @@ class Delivery:
         return KnowledgeReader(self._connection)
 
     def stored_pack(
-        self, thread_id: ThreadId, principal: Principal, policy: AudiencePolicy, space_id: str
+        self,
+        thread_id: ThreadId,
+        principal: Principal,
+        policy: AudiencePolicy,
+        space_id: str,
+        shape: Callable[[ContextPack], ContextPack] = _as_it_is,
     ) -> tuple[ContextPack | None, tuple[str, ...]]:
         """The lane's stored pack when it is fresh and every unit of it may be seen; else None and why.
 
         With the pack in memory this is one lookup: freshness, the id of the content, and the labels of all units, at one moment.
+
+        Args:
+            shape: Makes of the pack what leaves of it, while Postgres checks it whole; thrown away when it may not leave.
 
         Raises:
             Leak: It is fresh and holds what the reader may not see.
@@ -91,7 +104,9 @@ class Delivery:
                     return None, found.stale
                 known = KnownPack.of(found.pack)
                 self._memory.put(known)
-            row = self._check_units(known, thread_id, principal, policy)
+            checked = self._ask_units(known, thread_id, principal, policy)
+            shaped = shape(known.pack)
+            row = checked()
             current, stale = _compare(row, policy, space_id)
             if current is None or stale:
                 return None, stale
@@ -102,11 +117,11 @@ class Delivery:
             elif row["hidden_ends"]:
                 # The revision of a thread does not count what happens inside another one that it is linked with.
                 return None, ("links",)
-            elif row["live_count"] != len(known.unit_ids):
+            elif row["live_count"] != known.unit_count:
                 # Only a source that changes without its triggers comes here; its revision cannot be relied on.
                 return None, ("unit_version",)
             else:
-                return known.pack.model_copy(update={"built_from": current}), ()
+                return shaped.model_copy(update={"built_from": current}), ()
         return None, ("pack_id",)
 
     def confirm(self, built: ContextPack, principal: Principal, policy: AudiencePolicy) -> bool:
@@ -117,7 +132,8 @@ class Delivery:
         Raises:
             Leak: Nothing changed since, and it still holds what the reader may not see.
         """
-        row = self._check_units(KnownPack.of(built), ThreadId(built.thread_id), principal, policy)
+        known = KnownPack.of(built)
+        row = self._ask_units(known, ThreadId(built.thread_id), principal, policy)()
         was = (built.built_from.input_revision, built.built_from.policy_version)
         if was != (row["current_input_revision"], row["current_policy_version"]):
             return False
@@ -135,13 +151,12 @@ class Delivery:
         """The last check of a pack from a search: its units and documents that the reader may not see now, or that are gone."""
         hidden: list[str] = []
         known = KnownPack.of(pack)
-        if known.unit_ids:
-            hidden += self._check_units(known, ThreadId(pack.thread_id), principal, policy)[
-                "hidden"
-            ]
+        if known.unit_count:
+            row = self._ask_units(known, ThreadId(pack.thread_id), principal, policy)()
+            hidden += row["hidden"]
         parts = [unit for unit in pack.units() if unit.unit_kind == LEGACY_UNIT_KIND]
         if parts:
-            row = self._one(
+            row = self._ask_one(
                 principal,
                 "packs_check_documents",
                 {
@@ -149,13 +164,13 @@ class Delivery:
                     "revisions": [part.source_revision for part in parts],
                     **_allowed(principal, policy),
                 },
-            )
+            )()
             hidden += row["hidden"]
         return hidden
 
     def last_delivered(self, session_id: str, lane: str) -> tuple[UUID, ThreadId | None] | None:
         """Query and thread of the pack that a session got last."""
-        with self._connection.pipeline():
+        with together(self._connection):
             continue_as(self._connection, READER_ROLE)
             row = self._connection.execute(
                 queries.load("session_last_delivered"), {"session_id": session_id, "lane": lane}
@@ -167,8 +182,11 @@ class Delivery:
         events: Sequence[RetrievalEvent],
         pack: ContextPack | None = None,
         gaps: Sequence[GapSignal] = (),
-    ) -> int:
-        """Write down what leaves; returns how many events were new (0: this query was counted before)."""
+    ) -> Callable[[], int]:
+        """Write down what leaves; what this returns waits for it and says how many events were new.
+
+        None are when this query was counted before. Who does not wait hears of a failure when the transaction ends.
+        """
         written = {
             "events": Jsonb([event.model_dump(mode="json") for event in events]),
             "signals": Jsonb(signal_rows(gaps)),
@@ -177,28 +195,33 @@ class Delivery:
             "thread_id": (pack.thread_id or None) if pack else None,
             "source_revisions": Jsonb(pack.source_revisions if pack else {}),
         }
-        with self._connection.pipeline():
+        with together(self._connection):
             continue_as(self._connection, READER_ROLE)
-            row = self._connection.execute(queries.load("delivery_write"), written).fetchone()
-        return int(row[0]) if row else 0
+            cursor = self._connection.execute(queries.load("delivery_write"), written)
 
-    def _check_units(
+        def new_events() -> int:
+            row = cursor.fetchone()
+            return int(row[0]) if row else 0
+
+        return new_events
+
+    def _ask_units(
         self,
         known: KnownPack,
         thread_id: ThreadId,
         principal: Principal,
         policy: AudiencePolicy,
-    ) -> DictRow:
-        return self._one(
+    ) -> Callable[[], DictRow]:
+        return self._ask_one(
             principal,
             "packs_check",
             {
                 "thread_id": thread_id,
                 "lane": principal.audience,
-                "unit_ids": list(known.unit_ids),
-                "version_ids": list(known.version_ids),
-                "end_kinds": [kind for kind, _ in known.ends],
-                "end_ids": [end_id for _, end_id in known.ends],
+                "unit_ids": known.unit_ids,
+                "version_ids": known.version_ids,
+                "end_kinds": known.end_kinds,
+                "end_ids": known.end_ids,
                 **_allowed(principal, policy),
             },
         )
@@ -207,24 +230,30 @@ class Delivery:
         """To a lane, what is gone looks like what is hidden. Only the one is a leak; the other is out of date."""
         if not unit_ids:
             return []
-        with self._connection.pipeline():
+        with together(self._connection):
             continue_as(self._connection, BUILDER_ROLE)
             rows = self._connection.execute(
                 queries.load("packs_still_there"), {"unit_ids": list(unit_ids)}
             ).fetchall()
         return [row[0] for row in rows]
 
-    def _one(self, principal: Principal, query: str, params: Mapping[str, Any]) -> DictRow:
-        """One row, asked as the principal's lane whatever the transaction did before; one round trip."""
-        with (
-            self._connection.pipeline(),
-            self._connection.cursor(row_factory=dict_row) as cursor,
-        ):
+    def _ask_one(
+        self, principal: Principal, query: str, params: Mapping[str, Any]
+    ) -> Callable[[], DictRow]:
+        """Ask for one row as the principal's lane, whatever the transaction did before; call what this returns for the row."""
+        cursor = self._connection.cursor(row_factory=dict_row)
+        with together(self._connection):
             begin_reading(self._connection, principal)
-            row = cursor.execute(queries.load(query), params).fetchone()
-        if row is None:
-            message = f"{query} gave no row although it aggregates."
-            raise LookupError(message)
+            cursor.execute(queries.load(query), params)
+
+        def row() -> DictRow:
+            with cursor:
+                found = cursor.fetchone()
+            if found is None:
+                message = f"{query} gave no row although it aggregates."
+                raise LookupError(message)
+            return found
+
         return row
 
 

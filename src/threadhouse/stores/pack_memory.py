@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
-from uuid import UUID
 
 from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND
 from threadhouse.retrieval.models import Audience, ThreadId
@@ -25,13 +25,18 @@ class KnownPack:
     """A parsed pack and what its last check asks about.
 
     Attributes:
-        ends: Kind and id of everything that it names besides its units: other ends of links, what was left out, stages with gaps.
+        unit_ids, version_ids: Its units and their versions, in one order, as arrays in Postgres' own notation: written once,
+            since a pack of hundreds of units is checked far more often than it changes.
+        end_kinds, end_ids: Likewise, everything that it names besides its units: other ends of links, what was left out,
+            stages with gaps.
     """
 
     pack: ContextPack
-    unit_ids: tuple[str, ...]
-    version_ids: tuple[UUID, ...]
-    ends: tuple[tuple[str, str], ...]
+    unit_count: int
+    unit_ids: str
+    version_ids: str
+    end_kinds: str
+    end_ids: str
     text_chars: int
 
     @classmethod
@@ -41,20 +46,34 @@ class KnownPack:
         units = [
             unit for unit in pack.units() if pack.thread_id or unit.unit_kind != LEGACY_UNIT_KIND
         ]
-        unit_ids = tuple(unit.logical_unit_id for unit in units)
+        unit_ids = {unit.logical_unit_id for unit in units}
         links = pack.related_design_code_links
         named: set[tuple[str, str]] = {
             (link.other_end_kind, link.other_end_id) for link in links if not link.is_dangling
         }
         named |= {("unit", each.logical_unit_id) for each in (*pack.suspect_links, *pack.left_out)}
         named |= {("stage", gap.lifecycle_stage.value) for gap in pack.known_gaps}
+        ends = sorted(named - {("unit", unit_id) for unit_id in unit_ids})
         return cls(
             pack,
-            unit_ids,
-            tuple(unit.unit_version_id for unit in units),
-            tuple(sorted(named - {("unit", unit_id) for unit_id in unit_ids})),
+            len(units),
+            _array(unit.logical_unit_id for unit in units),
+            _array(str(unit.unit_version_id) for unit in units),
+            _array(kind for kind, _ in ends),
+            _array(end_id for _, end_id in ends),
             sum(len(unit.body) for unit in units),
         )
+
+
+def _array(words: Iterable[str]) -> str:
+    r"""An array literal; Postgres casts it to the type of the elements.
+
+    Example:
+        >>> print(_array(["a", 'b"', "c,d"]))
+        {"a","b\"","c,d"}
+    """
+    escaped = (word.replace("\\", "\\\\").replace('"', '\\"') for word in words)
+    return "{" + ",".join(f'"{word}"' for word in escaped) + "}"
 
 
 class PackMemory:

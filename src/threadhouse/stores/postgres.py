@@ -215,6 +215,17 @@ class Database:
         )
 
 
+@contextmanager
+def together(connection: psycopg.Connection[TupleRow]) -> Generator[None, None, None]:
+    """Send statements without waiting for each; inside a pipeline they already are."""
+    # A pipeline inside another one waits for everything before it.
+    if connection.info.pipeline_status is not psycopg.pq.PipelineStatus.OFF:
+        yield
+        return
+    with connection.pipeline():
+        yield
+
+
 def _set_up(connection: psycopg.Connection[TupleRow]) -> None:
     """Make instants come back in UTC; by SET, because poolers refuse start-up options."""
     was = connection.autocommit

@@ -15,6 +15,7 @@ from threadhouse.retrieval.models import Principal
 from threadhouse.retrieval.resolution import RetrievalPolicy
 from threadhouse.stores import queries
 from threadhouse.stores.knowledge import audience_policy_of
+from threadhouse.stores.postgres import together
 from threadhouse.stores.reader_roles import begin_reading
 from threadhouse.stores.retrieval_policy import retrieval_policy_of
 
@@ -36,7 +37,7 @@ def read_question_rules(
         ConfigurationError: A policy is missing or cannot be read.
     """
     with (
-        connection.pipeline(),
+        together(connection),
         connection.cursor(row_factory=dict_row) as audience,
         connection.cursor(row_factory=dict_row) as retrieval,
     ):

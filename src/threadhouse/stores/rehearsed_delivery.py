@@ -9,7 +9,7 @@ all the same; that a reader was not there does not make it less of a leak.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -29,10 +29,10 @@ class _Rehearsal(Delivery):
         events: Sequence[RetrievalEvent],
         pack: ContextPack | None = None,
         gaps: Sequence[GapSignal] = (),
-    ) -> int:
+    ) -> Callable[[], int]:
         """Nothing has left."""
         del events, pack, gaps
-        return 0
+        return lambda: 0
 
 
 class RehearsedDelivery(PackDelivery):
