@@ -62,6 +62,20 @@ def test_a_pool_hands_out_connections_in_utc(empty_database: Database) -> None:
         assert connection.execute("select current_setting('TimeZone')").fetchone() == ("UTC",)
 
 
+def test_a_pool_does_not_lend_a_connection_that_the_server_has_hung_up(
+    empty_database: Database,
+) -> None:
+    with empty_database.pool(max_size=1) as pool:
+        with pool.connection() as connection:
+            lost = connection.info.backend_pid
+        with empty_database.connect() as connection:
+            connection.execute("select pg_terminate_backend(%s, 5000)", (lost,))
+        with pool.connection() as connection:
+            assert connection.execute("select pg_backend_pid() <> %s", (lost,)).fetchone() == (
+                True,
+            )
+
+
 def test_an_operator_sees_which_program_holds_a_connection(empty_database: Database) -> None:
     with empty_database.connect() as connection:
         row = connection.execute("select current_setting('application_name')").fetchone()

@@ -9,6 +9,7 @@ server's life (``stores.embedded_postgres``).
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -154,6 +155,11 @@ class Database:
         """
         from psycopg_pool import ConnectionPool
 
+        def check(connection: psycopg.Connection[TupleRow]) -> None:
+            # Asking every time would be one more round trip for every question.
+            if _has_spoken(connection):
+                ConnectionPool.check_connection(connection)
+
         with self.connect():
             pass  # a pool retries in the background for ever; a wrong address must be told at once
         with ConnectionPool[psycopg.Connection[TupleRow]](
@@ -161,7 +167,7 @@ class Database:
             min_size=1,
             max_size=max_size,
             configure=_set_up,
-            check=ConnectionPool.check_connection,
+            check=check,
             open=True,
             timeout=self.lock_timeout_s,
         ) as pool:
@@ -213,6 +219,13 @@ class Database:
         return StoreUnreachableError(
             f"PostgreSQL at {self.address} cannot be reached: {reason}; {remedy}."
         )
+
+
+def _has_spoken(connection: psycopg.Connection[TupleRow]) -> bool:
+    """Whether the server has said something that nobody asked for: when it hangs up it does."""
+    watching = select.poll()
+    watching.register(connection.fileno(), select.POLLIN)
+    return bool(watching.poll(0))
 
 
 @contextmanager
