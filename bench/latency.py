@@ -5,9 +5,9 @@ the same row by its primary key on a connection of the same pool, taking turns; 
 the embedding of the question apart from everything else; and questions per second from several client processes beside one.
 
 Without ``--home`` the hub is made up, its vectors too, so that words decide which thread answers; ``--units 100000 --threads
-2000`` is a big one. With it, questions are asked of a published hub and, like all questions, leave events behind. Every other
-question is the title of a thread, the rest are titles of units: questions about something that is there. Load is on every
-millisecond alike; trust the ratio.
+2000`` is a big one, and ``--keep FOLDER`` leaves it there to be asked again. With ``--home``, questions are asked of a published
+hub and, like all questions, leave events behind. Every other question is the title of a thread, the rest are titles of units:
+questions about something that is there. Load is on every millisecond alike; trust the ratio.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from psycopg.rows import TupleRow
 
+from bench.labelled_hub import space_of_hub
 from bench.measuring import BenchFailedError, BenchSkippedError, Measure, median, say
 from bench.synthetic_hub import SyntheticEmbedder, fill_database
-from bench.temporary_home import temporary_home
+from bench.temporary_home import OUTSIDE, temporary_home
 from threadhouse.retrieval.audience import lane_principal
 from threadhouse.retrieval.errors import CollectionUnknownError, ConfigurationError
 from threadhouse.retrieval.models import Audience, ThreadId
 from threadhouse.serving.opening import LazyEmbedder, open_retrieval_service
 from threadhouse.serving.retrieval_service import QueryEmbedder, RetrievalService
+from threadhouse.stores import embedded_postgres
 from threadhouse.stores.centroid_projection import refresh_centroids
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.knowledge import open_knowledge
@@ -45,7 +47,7 @@ from threadhouse.stores.projection import publish_content
 from threadhouse.stores.retrieval_policy import read_retrieval_policy, write_retrieval_policy
 from threadhouse.stores.settings import Settings
 from threadhouse.stores.vector_cache import PostgresVectorCache
-from threadhouse.stores.vectors import open_writer
+from threadhouse.stores.vectors import open_reader, open_writer
 
 LANE = Audience.AI_AGENT
 CLIENTS = 4
@@ -55,6 +57,9 @@ CLIENTS = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options; the defaults are quick."""
     parser.add_argument("--home", type=Path, help="A home with a published hub; events are added.")
+    parser.add_argument(
+        "--keep", type=Path, help="Make the hub up in this new folder and leave it for --home."
+    )
     parser.add_argument("--units", type=int, default=2_000, help="Units of the made-up hub.")
     parser.add_argument("--threads", type=int, default=100, help="Threads of the made-up hub.")
     parser.add_argument("--questions", type=int, default=100, help="Questions in one process.")
@@ -85,18 +90,34 @@ class _Hub:
 
 @contextmanager
 def _hub(options: argparse.Namespace) -> Generator[_Hub, None, None]:
-    if options.home is None:
-        with temporary_home() as home:
-            database = open_database(home.settings)
-            embedder = SyntheticEmbedder()
-            say(f"making {options.units:,} units and {options.threads:,} threads")
-            _make_hub(home.settings, database, embedder, options.units, options.threads)
-            yield _Hub(home.settings, database, embedder)
+    if options.home is not None:
+        settings = _settings_at(options.home)
+        with closing(open_reader(home=settings.home)) as searcher:
+            is_made_up = space_of_hub(settings, searcher) == SyntheticEmbedder().space
+        embedder = SyntheticEmbedder() if is_made_up else None
+        yield _Hub(settings, open_database(settings), embedder)
         return
-    settings = Settings.from_environment().model_copy(
-        update={"threadhouse_home": options.home.absolute()}
+    with ExitStack() as stack:
+        if options.keep is None:
+            settings = stack.enter_context(temporary_home()).settings
+        elif options.keep.exists():
+            message = f"{options.keep} is there already; ask it with --home, or remove it."
+            raise BenchSkippedError(message)
+        else:
+            settings = _settings_at(options.keep)
+            stack.callback(embedded_postgres.stop, settings.home)
+        database = open_database(settings)
+        embedder = SyntheticEmbedder()
+        say(f"making {options.units:,} units and {options.threads:,} threads")
+        _make_hub(settings, database, embedder, options.units, options.threads)
+        yield _Hub(settings, database, embedder)
+
+
+def _settings_at(home: Path) -> Settings:
+    """A home with its embedded stores, whatever servers the environment names."""
+    return Settings.from_environment().model_copy(
+        update={"threadhouse_home": home.absolute(), **dict.fromkeys(OUTSIDE)}
     )
-    yield _Hub(settings, open_database(settings), None)
 
 
 def _make_hub(
@@ -287,7 +308,7 @@ client(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "sy
 
 def client(home: Path, number: int, count: int, is_synthetic: bool) -> None:
     """One client process: warm up, say so, wait for the start, ask, say how long it took."""
-    settings = Settings.from_environment().model_copy(update={"threadhouse_home": home})
+    settings = _settings_at(home)
     hub = _Hub(settings, open_database(settings), SyntheticEmbedder() if is_synthetic else None)
     questions = hub_texts(hub.database, count)
     # Another order in each client, so that they do not walk in step.
