@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -138,6 +139,59 @@ def test_a_revoke_in_another_thread_reaches_the_pack_that_shows_a_link_to_it(
     assert is_served(house, "ta", Audience.CUSTOMER)
     assert "unit-b0" not in text_of(house, "ta", Audience.CUSTOMER)
     assert "unit-b0" in text_of(house, "ta", Audience.EMPLOYEE)
+
+
+def _set_visibility(house: ContentHouse, visibility: str) -> None:
+    revoke(house, "unit-b0", visibility)
+
+
+def _set_status(house: ContentHouse, status: str) -> None:
+    house.change("update public.thread_membership set status = %s where thread_id = 'tb'", status)
+
+
+@pytest.mark.parametrize("source", [("thread", "ta"), ("unit", "unit-a1"), ("document", "a")])
+@pytest.mark.parametrize(
+    ("change", "closed", "opened"),
+    [(_set_visibility, "employee", "public"), (_set_status, "rejected", "confirmed")],
+)
+def test_what_happens_behind_a_linked_thread_reaches_the_pack_that_shows_the_link(
+    house: ContentHouse,
+    source: tuple[str, str],
+    change: Callable[[ContentHouse, str], None],
+    closed: str,
+    opened: str,
+) -> None:
+    """Both ways: a pack that says too little for ever would be as stale as one that says too much."""
+    house.change("delete from public.universal_edge")
+    house.change(
+        "insert into public.universal_edge values (%s, %s, %s, 'thread', 'tb', 'relates_to')",
+        uuid4(),
+        *source,
+    )
+    refresh(house)
+    assert '"tb"' in text_of(house, "ta", Audience.CUSTOMER)
+    for word, is_linked in ((closed, False), (opened, True)):
+        change(house, word)
+        assert not is_served(house, "ta", Audience.CUSTOMER), word
+        refresh(house)
+        assert is_served(house, "ta", Audience.CUSTOMER)
+        assert ('"tb"' in text_of(house, "ta", Audience.CUSTOMER)) is is_linked
+
+
+def test_a_change_reaches_no_thread_that_is_two_links_away(house: ContentHouse) -> None:
+    house.change("delete from public.universal_edge")
+    add_thread(house, "tc", "unit-b1")
+    for source, target in (("ta", "tb"), ("tb", "tc")):
+        house.change(
+            "insert into public.universal_edge values (%s, 'thread', %s, 'thread', %s, 'relates_to')",
+            uuid4(),
+            source,
+            target,
+        )
+    refresh(house)
+    revoke(house, "unit-b1")
+    assert is_served(house, "ta", Audience.CUSTOMER)
+    assert not is_served(house, "tb", Audience.CUSTOMER)
 
 
 def test_a_new_policy_version_builds_every_pack_again(house: ContentHouse) -> None:

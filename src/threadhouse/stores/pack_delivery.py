@@ -115,7 +115,7 @@ class Delivery:
             elif hidden := self._still_there(row["hidden"]):
                 raise Leak(known.pack, hidden)
             elif row["hidden_ends"]:
-                # The revision of a thread does not count what happens inside another one that it is linked with.
+                # Here as well comes only a source that changes without its triggers.
                 return None, ("links",)
             elif row["live_count"] != known.unit_count:
                 # Only a source that changes without its triggers comes here; its revision cannot be relied on.
