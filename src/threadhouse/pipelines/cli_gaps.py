@@ -18,9 +18,6 @@ from threadhouse.retrieval.gap_signals import OPEN_STATUSES, GapKind, GapStatus
 from threadhouse.retrieval.models import Audience
 
 if TYPE_CHECKING:
-    from psycopg import Connection
-    from psycopg.rows import TupleRow
-
     from threadhouse.stores.gap_signals import KnownGap
 
 _as_json = click.option(
@@ -121,9 +118,7 @@ def acknowledge(gap_id: UUID, *, who: str, why: str, as_json: bool) -> None:
     """Take a gap over. Who and why are kept; a gap that is taken over or fixed already is left as it is."""
     from threadhouse.stores.gap_signals import acknowledge_gap
 
-    _change(
-        lambda connection: acknowledge_gap(connection, gap_id, who=who, why=why), gap_id, as_json
-    )
+    _change(acknowledge_gap, gap_id, who, why, as_json=as_json)
 
 
 @gaps.command()
@@ -135,16 +130,18 @@ def fix(gap_id: UUID, *, who: str, why: str, as_json: bool) -> None:
     """Say that the cause is gone. A gap that is still there is reopened by the next nightly, or by whoever meets it."""
     from threadhouse.stores.gap_signals import fix_gap
 
-    _change(lambda connection: fix_gap(connection, gap_id, who=who, why=why), gap_id, as_json)
+    _change(fix_gap, gap_id, who, why, as_json=as_json)
 
 
-def _change(change: Callable[[Connection[TupleRow]], bool], gap_id: UUID, as_json: bool) -> None:
+def _change(
+    change: Callable[..., bool], gap_id: UUID, who: str, why: str, *, as_json: bool
+) -> None:
     from threadhouse.stores.gap_signals import read_gap
     from threadhouse.stores.migrations import open_database
     from threadhouse.stores.settings import Settings
 
     with open_database(Settings.from_environment()).connect() as connection:
-        changed = change(connection)
+        changed = change(connection, gap_id, who=who, why=why)
         gap, _ = read_gap(connection, gap_id)
     if as_json:
         click.echo(json.dumps({"changed": changed, **gap.to_json()}, ensure_ascii=False))
