@@ -232,6 +232,25 @@ def test_an_unused_thread_goes_stale_and_use_brings_it_back(hub: Database) -> No
     assert (told(hub)["customer"], told(hub)["partner"]) == ("healthy", "stale")
 
 
+@pytest.mark.parametrize("role", ["canonical", "supporting"])
+def test_a_thread_of_enacted_texts_is_never_stale(hub: Database, role: str) -> None:
+    change(hub, "update public.production_document set authority = 'enacted'")
+    change(hub, "update public.thread_membership set role = %s", role)
+    refresh(hub, datetime.now(UTC) + timedelta(days=4_000))
+    assert told(hub) == dict.fromkeys(Audience, "healthy")
+
+
+def test_an_enacted_text_beside_canonical_drafts_does_not_keep_them_fresh(hub: Database) -> None:
+    change(
+        hub, "update public.tac_logical_unit set authority = 'enacted' where logical_unit_id = 'u1'"
+    )
+    change(
+        hub, "update public.thread_membership set role = 'supporting' where logical_unit_id = 'u1'"
+    )
+    refresh(hub, datetime.now(UTC) + timedelta(days=4_000))
+    assert told(hub) == dict.fromkeys(Audience, "stale")
+
+
 def test_cohesion_is_judged_only_in_the_space_it_was_measured_in(hub: Database) -> None:
     cohesions = {(T1, Audience.AI_AGENT): 0.1}
     refresh(hub, cohesions=cohesions)

@@ -70,7 +70,7 @@ class HealthFacts:
     Attributes:
         unit_count: Members that the lane sees; at least 1, or the thread does not exist for it.
         mean_confidence: 0 to 1, over these members.
-        authorities: Of the canonical ones.
+        authorities: Of the canonical ones, or of all where none is canonical.
         covered_stages: Stations of the lifecycle that the members stand at.
         missing_stages: Stations that are known to lack something and that the lane may know of.
         last_change_at: The newest version of a member.

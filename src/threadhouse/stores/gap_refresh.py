@@ -116,7 +116,8 @@ def _states(connection: Connection[TupleRow], span: Mapping[str, Any]) -> list[G
             HealthStatus(row["status"]),
             row["noisy_reports"],
         )
-    return found
+    # In one order, so that two runs at once wait for each other and do not block each other.
+    return sorted(found, key=lambda state: (state.gap.kind, state.gap.cause_key))
 
 
 def _settle_states(

@@ -8,7 +8,7 @@ with lane as materialized
   join source.information_unit i using (logical_unit_id)
   where m.status in ('confirmed', 'proposed', 'needs_human') )
 select m.thread_id, lane.lane, count(*) as unit_count, avg(m.confidence) as mean_confidence, max(m.created_at) as last_change_at
-     , coalesce(array_agg(distinct m.authority) filter (where m.role = 'canonical'), '{}') as authorities
+     , coalesce(array_agg(distinct m.authority) filter (where m.role = 'canonical'), array_agg(distinct m.authority)) as authorities
      , array_agg(distinct m.lifecycle_stage) as covered_stages
 from lane
 cross join member m
