@@ -5,6 +5,7 @@ Method: a real Postgres, real vector collections, the real rules; an embedder wh
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from threadhouse.retrieval.models import Audience, HealthStatus, ThreadId
 from threadhouse.retrieval.packs import ContextPack, FallbackKind
 from threadhouse.retrieval.ranking import RankingWeights
 from threadhouse.retrieval.resolution import RetrievalPolicy
+from threadhouse.serving.opening import OBJECTS_BETWEEN_COLLECTIONS, open_retrieval_service
 from threadhouse.serving.query_events import new_query_id
 from threadhouse.serving.retrieval_service import (
     CitationStatus,
@@ -45,6 +47,7 @@ from threadhouse.serving.retrieval_service import (
 )
 from threadhouse.stores.leased_connections import LeasedConnections
 from threadhouse.stores.postgres import Database
+from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 
 CUSTOMER = lane_principal(Audience.CUSTOMER)
@@ -509,3 +512,14 @@ def test_opening_loads_no_model_and_no_dagster(house: ContentHouse) -> None:
         check=False,
     )
     assert (run.stdout, run.stderr) == ("[]\n", "")
+
+
+def test_python_looks_for_cycles_as_often_as_before_once_a_service_is_closed(
+    house: ContentHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", house.database.conninfo)
+    monkeypatch.setenv("THREADHOUSE_HOME", str(house.home))
+    before = gc.get_threshold()
+    with open_retrieval_service(Settings.from_environment()):
+        assert gc.get_threshold()[0] == OBJECTS_BETWEEN_COLLECTIONS
+    assert gc.get_threshold() == before
