@@ -16,8 +16,9 @@ from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND
 from threadhouse.retrieval.models import Audience, ThreadId
 from threadhouse.retrieval.packs import ContextPack
 
-MEMORY_CHARS = 64_000_000
-"""Text of all packs in memory together: some hundred big threads, about 200 MB with everything around the text."""
+MEMORY_CHARS = 24_000_000
+"""Text of all packs in memory together. With everything around it a character took 6 bytes in made-up prose and 9 in laws with
+their many links, so 150 to 220 MB."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,10 +98,10 @@ _REMEMBERED_FILTERS = 256
 """Lanes times languages times sets of permissions that are asked with; more start over."""
 
 _REMEMBERED_TERMS = 500_000
-"""Some tens of megabytes; more start over."""
+"""172 bytes each as measured, 86 MB; more start over."""
 
 _REMEMBERED_PAYLOADS = 20_000
-"""About 60 MB for each collection; a hub of so many chunks is soon remembered whole. More start over."""
+"""3.7 to 3.9 kB each as measured, 77 MB for each collection; more start over."""
 
 _Seen: TypeAlias = tuple[int, int, int]
 """Inode, time of change in ns and size of a file that is only ever replaced: the same three, the same content."""
