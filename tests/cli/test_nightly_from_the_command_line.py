@@ -67,6 +67,18 @@ def built(house: CommandLine, first_night: dict[str, Any]) -> CommandLine:
     return house
 
 
+def test_what_a_night_writes_can_be_read_by_nobody_else(built: CommandLine) -> None:
+    """But for the server's folder, in which its own files are closed as well."""
+    open_to_others = [
+        path.relative_to(built.home)
+        for path in built.home.iterdir()
+        if not path.is_symlink() and path.stat().st_mode & 0o066
+    ]
+    assert open_to_others == []
+    assert (built.home / "lake").stat().st_mode & 0o077 == 0
+    assert (built.home / "postgres" / "data").stat().st_mode & 0o077 == 0
+
+
 def test_a_night_ends_at_ctrl_c_with_code_130_and_one_line(
     interrupted_night: tuple[int, list[str]],
 ) -> None:

@@ -483,7 +483,8 @@ def model_download(name: str) -> None:
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Entry point of the console script. What it and its children write is its OS user's alone: audiences are no OS users."""
+    os.umask(0o077)
     sys.exit(run(sys.argv[1:]))
 
 

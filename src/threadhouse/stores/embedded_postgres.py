@@ -295,7 +295,7 @@ def start(
     if (found := status(home)).is_ready:
         return found
     try:
-        place.root.mkdir(parents=True, exist_ok=True)
+        _make_folders(place)
         with _locked(place, lock_timeout_s):
             _wait_until_settled(place)
             if not (found := status(home)).is_ready:
@@ -307,6 +307,15 @@ def start(
         message = f"The embedded PostgreSQL started but is gone again; its log is in {place.log}."
         raise StoreUnreachableError(message)
     return found
+
+
+def _make_folders(place: _Place) -> None:
+    """Others may not look into a folder that is made here. Below root's, the server's OS user has to pass through it."""
+    mode = 0o711 if os.name == "posix" and os.geteuid() == 0 else 0o700
+    for folder in (place.root.parent, place.root):
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(mode)
 
 
 def stop(home: Path, *, lock_timeout_s: float = 60.0) -> bool:
