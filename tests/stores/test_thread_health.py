@@ -153,6 +153,37 @@ def test_what_a_lane_does_not_see_makes_no_difference_to_it(hub: Database) -> No
     ]
 
 
+def test_a_lanes_check_is_the_same_whatever_is_hidden_from_it(hub: Database) -> None:
+    """Hidden units, their doubts and news, what is missing at hidden stations, questions of others: not one figure moves."""
+
+    def evidence() -> list[tuple[Any, ...]]:
+        change(hub, "delete from nao.health_signal")
+        refresh(hub, now)
+        return rows(
+            hub,
+            "select lane, status, evidence from nao.health_signal where lane <> 'ai_agent' order by lane",
+        )
+
+    now = datetime.now(UTC) + timedelta(days=400)
+    change(hub, "update public.thread_membership set confidence = 0.9 where logical_unit_id = 'u5'")
+    before = evidence()
+    assert [row[1] for row in before] == ["stale"] * 3
+    change(
+        hub,
+        "update public.thread_membership set confidence = 0.01, role = 'supporting' where logical_unit_id = 'u5'",
+    )
+    change(
+        hub,
+        "update public.tac_logical_unit set lifecycle_stage = 'code' where logical_unit_id = 'u5'",
+    )
+    change(
+        hub,
+        "insert into public.expected_artifact_missing (thread_id, lifecycle_stage, description) values ('t1', 'incident', 'x')",
+    )
+    noise(hub, "ai_agent", 30, 30, days_ago=-400)
+    assert evidence() == before
+
+
 def test_a_lane_without_a_unit_of_a_thread_is_told_nothing_of_it(hub: Database) -> None:
     change(hub, "update public.tac_logical_unit set visibility = 'internal'")
     state(hub, "stale", 1)
