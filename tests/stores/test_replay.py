@@ -361,7 +361,7 @@ def test_what_was_asked_before_the_switch_is_not_asked_again_after_it(
         add_unit(connection, "loose", "open", "Một mình.")
     house.publish(before_switch=gate(house, settings))
     house.refresh_centroids()
-    assert replay(house, settings).verdict is None
+    assert replay(house, settings).why_not == "this state was replayed before the switch to it"
     record = latest_replay(house.database)
     assert record is not None
     assert (record.stage, record.is_baseline) == (ReplayStage.SWITCH, True)

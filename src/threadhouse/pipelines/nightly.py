@@ -62,6 +62,15 @@ class NightlySummary:
     def _owners_and_chunks(self, asset: str) -> str:
         return f"{self.number(asset, 'owners'):,} in {self.number(asset, 'dagster/row_count'):,} chunks"
 
+    def _replayed(self) -> str:
+        why_not = self.figures.get("replay", {}).get("not_asked_because")
+        if why_not is not None:
+            return f"nothing asked: {why_not}"
+        return (
+            f"{self.number('replay', 'dagster/row_count'):,} recent questions asked again, "
+            f"{self.number('replay', 'changed'):,} changed, {self.number('replay', 'lost'):,} lost their answer"
+        )
+
     def _days_counted(self) -> str:
         listed = str(self.figures.get("retrieval_metrics_daily", {}).get("days_counted", "none"))
         days = [day for day in listed.split(", ") if day != "none"]
@@ -101,6 +110,7 @@ class NightlySummary:
             f"  legacy     {self._owners_and_chunks('document_chunks')}",
             f"  centroids  {self.number('thread_centroids', 'dagster/row_count'):,} (thread, lane)",
             f"  packs      {self.number('context_packs', 'dagster/row_count'):,}: {lanes or 'none'}",
+            f"  replay     {self._replayed()}",
             f"  metrics    {self._days_counted()}",
             f"  report     {self.report_page}",
             *(f"  warning    {warning}" for warning in self.warnings),

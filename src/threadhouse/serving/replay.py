@@ -154,8 +154,10 @@ def replay_published(
         return PublishedReplay(None, why_not="REPLAY_QUESTIONS is 0")
     with database.connect() as connection:
         digest = state_digest(connection, embedder.space.space_id)
-        if digest == baseline_digest(connection) or promote_replay(connection, digest):
+        if digest == baseline_digest(connection):
             return PublishedReplay(None, why_not="nothing changed since the last replay")
+        if promote_replay(connection, digest):
+            return PublishedReplay(None, why_not="this state was replayed before the switch to it")
         questions = recent_questions(connection, datetime.now(UTC), settings.replay_questions)
         old = baseline_answers(connection, [each.question_key for each in questions])
     if not questions:
