@@ -6,6 +6,7 @@ import json
 import re
 import time
 import traceback
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,17 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from threadhouse.retrieval.audience import HIGH_RISK_CONSENT
+from threadhouse.retrieval.audience import (
+    FILTERED_FIELDS,
+    HIGH_RISK_CONSENT,
+    VOCABULARY,
+    AudiencePolicy,
+    LanePolicy,
+    visible,
+)
 from threadhouse.retrieval.errors import InvalidTokenError, TokenGrantError, TokenRefusal
-from threadhouse.retrieval.models import Audience
+from threadhouse.retrieval.leak_canaries import OPEN
+from threadhouse.retrieval.models import Audience, DataClassification
 from threadhouse.serving.tokens import (
     AUDIENCE_CLAIM,
     CONSENTS_CLAIM,
@@ -277,6 +286,26 @@ def test_permissions_of_an_audience_that_has_none_are_not_issued_and_do_not_coun
     principal = house.tokens.verify(forged).principal
     assert principal.tool_permissions == principal.classifications == frozenset()
     assert principal.roles == {"r"}
+
+
+@pytest.mark.parametrize("audience", list(Audience))
+def test_classified_material_is_opened_to_agents_alone_whatever_the_policy_says(
+    house: TokenHouse, audience: Audience
+) -> None:
+    """A policy that opens it by role to whoever is cleared; only the token of an agent can say that its subject is."""
+    lane = LanePolicy(
+        *(VOCABULARY[name] for name in FILTERED_FIELDS),
+        permission_grants={"p": {"data_classification": frozenset({"confidential"})}},
+        role_grants={"r": frozenset({"p"})},
+    )
+    token = house.signed(
+        **{AUDIENCE_CLAIM: audience.value, "classifications": ["confidential"], "roles": ["r"]}
+    )
+    principal = house.tokens.verify(token).principal
+    classified = replace(OPEN, data_classification=DataClassification.CONFIDENTIAL)
+    policy = AudiencePolicy(1, {audience: lane})
+    assert visible(OPEN, principal, policy)
+    assert visible(classified, principal, policy) is (audience is Audience.AI_AGENT)
 
 
 def test_a_consent_counts_for_its_own_subject_until_it_ends(house: TokenHouse) -> None:
