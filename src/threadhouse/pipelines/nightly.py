@@ -109,9 +109,13 @@ class NightlySummary:
             f"  units      {self._owners_and_chunks('unit_chunks')}",
             f"  legacy     {self._owners_and_chunks('document_chunks')}",
             f"  centroids  {self.number('thread_centroids', 'dagster/row_count'):,} (thread, lane)",
+            f"  health     {self.number('thread_health', 'dagster/row_count'):,} (thread, lane) checked, "
+            f"{self.number('thread_health', 'changed'):,} changed",
             f"  packs      {self.number('context_packs', 'dagster/row_count'):,}: {lanes or 'none'}",
             f"  replay     {self._replayed()}",
             f"  metrics    {self._days_counted()}",
+            f"  gaps       {self.number('gap_signals', 'open_now'):,} open, {self.number('gap_signals', 'opened'):,} opened by "
+            f"this night, {self.number('gap_signals', 'closed'):,} closed",
             f"  report     {self.report_page}",
             *(f"  warning    {warning}" for warning in self.warnings),
             "Look: make ui (graph, tables, checks) · threadhouse report · threadhouse doctor",
