@@ -22,6 +22,7 @@ from threadhouse.stores.metrics_store import (
     store_health_report,
 )
 from threadhouse.stores.postgres import Database
+from threadhouse.stores.report_refresh import refresh_reports
 
 DAY = date(2026, 11, 16)
 ZONE = ZoneInfo("Asia/Ho_Chi_Minh")
@@ -137,3 +138,94 @@ def test_report_of_a_day_and_lane_is_one_row(counted: Database) -> None:
     with counted.connect() as connection:
         rows = connection.execute("select markdown from nao.health_report").fetchall()
     assert rows == [("second",)]
+
+
+def test_page_markdown_and_stored_figures_say_what_the_aggregate_holds(
+    counted: Database, tmp_path: Path
+) -> None:
+    """Read from the table by a statement of its own, summed by hand, and looked for where people read."""
+    done = refresh_reports(counted, tmp_path, ZONE, [DAY])
+    assert done.days == (DAY,)
+    with counted.connect() as connection:
+        sums = connection.execute(
+            "select lane, metric, sum(numerator)::int, sum(denominator)::int from nao.retrieval_metric_aggregate"
+            " where thread_id = '' and local_day between '2026-10-20' and '2026-11-16' group by lane, metric"
+        ).fetchall()
+        stored = {
+            lane: (figures, markdown, Path(page).read_text("utf-8"))
+            for lane, figures, markdown, page in connection.execute(
+                "select lane, figures, markdown, html_path from nao.health_report where report_day = '2026-11-16'"
+            )
+        }
+    assert set(stored) == {"overall", "customer", "partner", "employee", "ai_agent"}
+    assert any(denominator for *_, denominator in sums)
+    for lane, metric, numerator, denominator in sums:
+        figures, markdown, page = stored[lane]
+        (kept,) = [f for f in figures["of_window"] if (f["lane"], f["metric"]) == (lane, metric)]
+        assert (kept["numerator"], kept["denominator"]) == (numerator, denominator)
+        if denominator:
+            said = f"{numerator / denominator:.1%} ({numerator}/{denominator})"
+            (line,) = [
+                line
+                for line in markdown.split(f"### Rates: {lane.replace('_', chr(92) + '_')}")[
+                    1
+                ].splitlines()
+                if line.startswith(f"| `{metric}` |")
+            ][:1]
+            assert said in line
+            assert said in page
+
+
+def test_a_report_tells_of_the_night_that_built_it(counted: Database) -> None:
+    """Which runs on the day after the one that it reports: costs, waits, audits and data checks of that night are in it."""
+    with counted.connect() as connection:
+        connection.execute(
+            "insert into nao.build_step (step, finished_at, seconds, texts_embedded) values"
+            " ('content_vectors', '2026-11-16T19:00:00Z', 2.5, 7), ('content_vectors', '2026-11-18T19:00:00Z', 9, 9)"
+        )
+        connection.execute(
+            "insert into nao.revocation_wait values"
+            " ('information_units', 'u', '2026-11-16T18:00:00Z', '2026-11-16T19:00:00Z', '2026-11-16T20:00:00Z')"
+            ", ('information_units', 'v', '2026-11-16T16:00:00Z', '2026-11-16T19:00:00Z', null)"
+        )
+        connection.execute(
+            "insert into nao.projection_audit (collection, points, owners, findings)"
+            " values ('information_units', 9, 3, '{\"stale\": 2, \"orphan\": 1}')"
+        )
+        connection.execute(
+            "insert into nao.data_validation (suite, suite_version, input_key, expectations, failed, seconds, results)"
+            " values ('packs', 'v', 'k', 13, 1, 1, '{}')"
+        )
+    figures = collect_health_figures(counted, DAY, zone=ZONE)
+    assert [(n.day, n.seconds, n.texts_embedded) for n in figures.nights] == [
+        (date(2026, 11, 17), 2.5, 7)
+    ]
+    assert [
+        (w.day, w.revokes, w.vectors_p50_s, w.packs_p50_s, w.waiting_packs) for w in figures.waits
+    ] == [
+        (date(2026, 11, 17), 2, 7200.0, 7200.0, 1),
+        (None, 2, 7200.0, 7200.0, 1),
+    ]
+    assert [(a.name, a.count) for a in figures.audits] == [("information_units", 3)]
+    assert [(c.name, c.count) for c in figures.data_checks] == [("packs", 1)]
+
+
+def test_gaps_are_counted_by_the_day_on_which_they_were_opened_and_closed(
+    counted: Database,
+) -> None:
+    with counted.connect() as connection:
+        connection.execute(
+            "update nao.search_gap_signal set status = 'fixed' where kind = 'weak_thread'"
+        )
+        connection.execute(
+            "update nao.gap_signal_change set changed_at = case status when 'open' then"
+            " timestamptz '2026-11-15T03:00:00Z' else timestamptz '2026-11-16T03:00:00Z' end"
+        )
+    figures = collect_health_figures(counted, DAY, zone=ZONE)
+    assert [
+        (g.kind, g.open_count, g.opened_day, g.closed_day, g.opened, g.closed) for g in figures.gaps
+    ] == [
+        ("search_gap", 1, 0, 0, 1, 0),
+        ("weak_thread", 0, 0, 1, 1, 1),
+    ]
+    assert [(d.day.day, d.opened, d.closed) for d in figures.gap_days] == [(15, 2, 0), (16, 0, 1)]

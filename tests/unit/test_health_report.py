@@ -296,3 +296,11 @@ def test_colours_can_be_told_from_the_page_in_light_and_in_dark(scheme: str) -> 
             if (light + 0.05) / (dark + 0.05) < least:
                 faint.append(f"{name} on {ground}")
     assert faint == []
+
+
+def test_a_night_is_shown_on_the_day_on_which_it_ran() -> None:
+    """The night that built the last day of a window runs on the day after, and is in the chart."""
+    figures = _over_two_days()
+    assert figures.nights_after == (DAY, DAY + timedelta(days=1))
+    titles = {block.chart.title: block.chart.description for block in other_charts(figures)}
+    assert "last 12.5 s" in titles["Time spent building, by day"]

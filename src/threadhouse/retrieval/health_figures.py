@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 import polars as pl
@@ -246,6 +246,11 @@ class HealthFigures:
     nights: tuple[NightFigure, ...] = ()
     quarantine: tuple[CountFigure, ...] = ()
     last_runs: tuple[CountFigure, ...] = ()
+
+    @property
+    def nights_after(self) -> tuple[date, ...]:
+        """Local days on which the nights of `days` run: a night builds what its day left, and runs the day after."""
+        return tuple(day + timedelta(days=1) for day in self.days)
 
     @property
     def is_for_operators(self) -> bool:

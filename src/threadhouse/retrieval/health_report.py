@@ -263,7 +263,7 @@ def other_charts(figures: HealthFigures) -> list[ChartBlock]:
         blocks += _night_blocks(figures)
     of_days = {wait.day: wait for wait in figures.waits if wait.day is not None}
     if of_days:
-        known = [of_days.get(day) for day in figures.days]
+        known = [of_days.get(day) for day in figures.nights_after]
         series = (
             Series("vectors, half", "mark", tuple(w and w.vectors_p50_s for w in known)),
             Series("vectors, 99 %", "bad", tuple(w and w.vectors_p99_s for w in known)),
@@ -272,7 +272,7 @@ def other_charts(figures: HealthFigures) -> list[ChartBlock]:
         )
         blocks.append(
             _block(
-                duration_chart("How long revokes waited, by day", figures.days, series),
+                duration_chart("How long revokes waited, by day", figures.nights_after, series),
                 "from the change to the moment at which vectors and stored packs agreed; no reader waited",
                 series,
                 [
@@ -299,7 +299,7 @@ def _gaps_of_days(figures: HealthFigures) -> tuple[tuple[float, ...], tuple[floa
 
 def _night_blocks(figures: HealthFigures) -> list[ChartBlock]:
     by_day = {night.day: night for night in figures.nights}
-    known = [by_day.get(day) for day in figures.days]
+    known = [by_day.get(day) for day in figures.nights_after]
     seconds = (Series("seconds", "mark", tuple(n and n.seconds for n in known)),)
     texts = (
         Series("embedded", "mark", tuple(float(n.texts_embedded) if n else None for n in known)),
@@ -309,7 +309,7 @@ def _night_blocks(figures: HealthFigures) -> list[ChartBlock]:
     )
     blocks = [
         _block(
-            duration_chart("Time spent building, by day", figures.days, seconds),
+            duration_chart("Time spent building, by day", figures.nights_after, seconds),
             "all steps and runs of the day together",
             seconds,
             [(n.day.isoformat(), duration_text(n.seconds)) for n in figures.nights],
@@ -318,7 +318,9 @@ def _night_blocks(figures: HealthFigures) -> list[ChartBlock]:
     if any(night.texts_embedded or night.vector_writes for night in figures.nights):
         blocks.append(
             _block(
-                bar_chart("Texts embedded and vectors written, by day", figures.days, texts),
+                bar_chart(
+                    "Texts embedded and vectors written, by day", figures.nights_after, texts
+                ),
                 "texts that the cache knew are not embedded",
                 texts,
                 [

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from threadhouse.retrieval.errors import ConfigurationError
+from threadhouse.retrieval.gap_signals import GapKind
 from threadhouse.retrieval.health_figures import (
     DEFAULT_WINDOW_DAYS,
     WORST_THREADS,
@@ -126,12 +127,17 @@ def _for_operators(
         "first": day_bounds(common.days[0], zone)[0],
         "last": day_bounds(common.report_day, zone)[1],
     }
+    nights = {
+        "zone": zone.key,
+        "first": day_bounds(common.nights_after[0], zone)[0],
+        "last": day_bounds(common.nights_after[-1], zone)[1],
+    }
     titles: dict[str, str] = dict(
         connection.execute("select thread_id, title from source.semantic_thread").fetchall()
     )
 
-    def rows(name: str) -> list[TupleRow]:
-        return connection.execute(queries.load(name), span).fetchall()
+    def rows(name: str, within: Mapping[str, object] = span) -> list[TupleRow]:
+        return connection.execute(queries.load(name), within).fetchall()
 
     return replace(
         common,
@@ -144,7 +150,7 @@ def _for_operators(
         freshness=tuple(CountFigure(*row) for row in rows("report_freshness")),
         waits=tuple(
             WaitFigure(None if is_total else local_day, *numbers)
-            for is_total, local_day, *numbers in rows("report_waits")
+            for is_total, local_day, *numbers in rows("report_waits", nights)
         ),
         projections=tuple(
             CountFigure(name, int(chunks), f"chunks of {owners:,} owners", published)
@@ -158,7 +164,7 @@ def _for_operators(
             CountFigure(suite, failed, f"broken of {expectations:,} expectations", at)
             for suite, expectations, failed, at in rows("report_data_checks")
         ),
-        nights=tuple(NightFigure(*row) for row in rows("report_nights")),
+        nights=tuple(NightFigure(*row) for row in rows("report_nights", nights)),
         quarantine=tuple(
             CountFigure(source, count, reason, last)
             for source, reason, count, last in rows("metrics_quarantine_counts")
@@ -183,7 +189,11 @@ def _gaps(
     connection: Connection[TupleRow], first: date, last: date, zone: ZoneInfo, lane: str | None
 ) -> tuple[tuple[GapFigure, ...], tuple[GapDayFigure, ...]]:
     """Gaps by kind and by day. A leak is no gap and in neither."""
-    by_day = gaps_by_day(connection, first, last, zone, lane=lane)
+    by_day = [
+        each
+        for each in gaps_by_day(connection, first, last, zone, lane=lane)
+        if each.kind in list(GapKind)
+    ]
     open_now = {
         kind: (signals, occurrences, seen)
         for kind, signals, occurrences, seen in connection.execute(
