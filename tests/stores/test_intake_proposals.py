@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,6 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from delivery_house import change, rows
+from fixtures_source_tree import ROOT
 from hub_rows import add_document, add_unit
 from threadhouse.retrieval.audience import lane_principal
 from threadhouse.retrieval.errors import (
@@ -209,6 +211,29 @@ def test_the_numbers_are_a_row_for_each_space(
         connection.execute("delete from cong.intake_policy")
         with pytest.raises(ConfigurationError, match=r"cong\.intake_policy"):
             read_intake_policy(connection, "another-768-abc")
+
+
+def test_the_page_says_the_numbers_that_are_shipped(
+    database: Database, embedder: FastembedEmbedder
+) -> None:
+    page = (ROOT / "docs" / "intake-proposals.md").read_text(encoding="utf-8")
+    page = page.partition("python -m bench.question_clusters")[0]
+    told = {
+        name: [float(number) for number in re.findall(r"\d+(?:\.\d+)?", shipped)]
+        for name, shipped in re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.MULTILINE)
+    }
+    with database.connect() as connection:
+        of_model = read_intake_policy(connection, embedder.space.space_id)
+        of_others = read_intake_policy(connection, "another-768-abc")
+    assert told == {
+        "merge_similarity": [of_model.merge_similarity, of_others.merge_similarity],
+        "min_questions": [of_model.min_questions],
+        "min_sessions": [of_model.min_sessions],
+        "recurrence_factor": [of_model.recurrence_factor],
+    }
+    assert replace(of_others, merge_similarity=0, space_id="") == replace(
+        of_model, merge_similarity=0, space_id=""
+    )
 
 
 # --- from night to night ----------------------------------------------------------------------
