@@ -25,7 +25,7 @@ from threadhouse.stores import queries
 from threadhouse.stores.gap_signals import REPLAY, KnownGap, close_after_replay, list_gaps
 
 GAPS_PER_NIGHT = 200
-"""At some tens of milliseconds a question, below ten seconds. What is left is due the next time."""
+"""A bound for nights after a change that concerns everything. What is left is due the next time."""
 
 REPLAYED_KINDS = (GapKind.MISSING_THREAD, GapKind.SEARCH_GAP, GapKind.WEAK_THREAD)
 """Gaps that a question made. Others are states of the hub, and close when the state has gone."""

@@ -121,7 +121,7 @@ class Settings(BaseSettings):
         default=True,
         description="False leaves hits in the order of their fused scores, in every collection.",
     )
-    # Fifty questions take two to three seconds of a night on which something changed.
+    # Enough that one lost in ten is five, few enough that a night on which something changed hardly notices.
     replay_questions: int = Field(
         default=50,
         ge=0,
