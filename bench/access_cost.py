@@ -51,20 +51,13 @@ from bench.measuring import BenchFailedError, BenchSkippedError, Measure, median
 from bench.synthetic_hub import SyntheticEmbedder
 from bench.temporary_home import temporary_home
 from threadhouse.retrieval import search
-from threadhouse.retrieval.audience import AudiencePolicy, Labels, lane_principal
+from threadhouse.retrieval.audience import AudiencePolicy, lane_principal
+from threadhouse.retrieval.leak_canaries import OPEN
 from threadhouse.retrieval.models import (
     AllOf,
     Audience,
-    Authority,
     Collection,
-    DataClassification,
-    Flags,
-    LifecycleStage,
     Principal,
-    PublicationState,
-    Readiness,
-    RiskClass,
-    Visibility,
 )
 from threadhouse.retrieval.search import LiveOwner
 from threadhouse.serving import retrieval_service
@@ -92,18 +85,6 @@ CONTESTANTS: Mapping[str, tuple[str, ...]] = {
     **{f"without {name}": (name,) for name in ENFORCERS},
 }
 """By name, what each has bypassed. Two are the same: how far their medians are apart is what noise alone does."""
-
-OPEN = Labels(
-    Flags(
-        Visibility.PUBLIC,
-        Readiness.PUBLISHED,
-        PublicationState.PUBLISHED,
-        RiskClass.LOW,
-        Authority.ENACTED,
-    ),
-    LifecycleStage.LAW,
-    DataClassification.UNCLASSIFIED,
-)
 
 _EVERYTHING = 134217727
 """Every bit that `cong.allowed_labels` can set."""

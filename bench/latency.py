@@ -26,9 +26,9 @@ from pathlib import Path
 
 from psycopg.rows import TupleRow
 
-from bench.labelled_hub import space_of_hub
+from bench.labelled_hub import fill_open_hub, publish_hub, space_of_hub
 from bench.measuring import BenchFailedError, BenchSkippedError, Measure, median, say
-from bench.synthetic_hub import SyntheticEmbedder, fill_database
+from bench.synthetic_hub import SyntheticEmbedder
 from bench.temporary_home import OUTSIDE, temporary_home
 from threadhouse.retrieval.audience import lane_principal
 from threadhouse.retrieval.errors import CollectionUnknownError, ConfigurationError
@@ -36,18 +36,13 @@ from threadhouse.retrieval.models import Audience, ThreadId
 from threadhouse.serving.opening import LazyEmbedder, open_retrieval_service
 from threadhouse.serving.retrieval_service import QueryEmbedder, RetrievalService
 from threadhouse.stores import embedded_postgres
-from threadhouse.stores.centroid_projection import refresh_centroids
-from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.knowledge import open_knowledge
 from threadhouse.stores.migrations import open_database
 from threadhouse.stores.pack_delivery import PackDelivery
-from threadhouse.stores.pack_refresh import refresh_packs
 from threadhouse.stores.postgres import Database
-from threadhouse.stores.projection import publish_content
 from threadhouse.stores.retrieval_policy import read_retrieval_policy, write_retrieval_policy
 from threadhouse.stores.settings import Settings
-from threadhouse.stores.vector_cache import PostgresVectorCache
-from threadhouse.stores.vectors import open_reader, open_writer
+from threadhouse.stores.vectors import open_reader
 
 LANE = Audience.AI_AGENT
 CLIENTS = 4
@@ -109,7 +104,9 @@ def _hub(options: argparse.Namespace) -> Generator[_Hub, None, None]:
         database = open_database(settings)
         embedder = SyntheticEmbedder()
         say(f"making {options.units:,} units and {options.threads:,} threads")
-        _make_hub(settings, database, embedder, options.units, options.threads)
+        fill_open_hub(database, options.units, options.threads)
+        publish_hub(database, settings, embedder)
+        let_words_decide(database, embedder.space.space_id)
         yield _Hub(settings, database, embedder)
 
 
@@ -118,37 +115,6 @@ def _settings_at(home: Path) -> Settings:
     return Settings.from_environment().model_copy(
         update={"threadhouse_home": home.absolute(), **dict.fromkeys(OUTSIDE)}
     )
-
-
-def _make_hub(
-    settings: Settings, database: Database, embedder: SyntheticEmbedder, units: int, threads: int
-) -> None:
-    fill_database(database, units)
-    with database.connect() as connection:
-        connection.execute("update public.production_document set visibility = 'public'")
-        connection.execute(
-            "insert into public.semantic_thread (thread_id, canonical_address, title, aliases)"
-            " select 't' || n, 'T.' || n, 'Chủ đề ' || n, array['chuyên đề ' || n] from generate_series(0, %s) n",
-            (threads - 1,),
-        )
-        connection.execute(
-            "insert into public.thread_membership (thread_id, logical_unit_id, role, confidence, status)"
-            " select 't' || (n %% %s), 'u' || n, 'canonical', 1, 'confirmed' from generate_series(0, %s) n",
-            (threads, units - 1),
-        )
-    # Statistics as they are once autovacuum has been by.
-    with database.connect(autocommit=True) as connection:
-        connection.execute("analyze")
-    cached = CachedEmbedder(embedder, PostgresVectorCache(database))
-    with open_knowledge(database) as knowledge:
-        policy = knowledge.policy()
-    with open_writer(home=settings.home, lock_timeout_s=settings.lock_timeout_s) as store:
-        publish_content(database, store, cached, policy, settings.home)
-        refresh_centroids(database, store, embedder.space)
-    refresh_packs(database, embedder.space.space_id)
-    let_words_decide(database, embedder.space.space_id)
-    with database.connect(autocommit=True) as connection:
-        connection.execute("vacuum analyze")
 
 
 def let_words_decide(database: Database, space_id: str) -> None:
