@@ -30,6 +30,7 @@ BENCHES = (
     "leaks",
     "revoke",
     "access_cost",
+    "metrics",
 )
 """In the order in which all of them run."""
 

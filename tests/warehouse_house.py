@@ -38,12 +38,15 @@ class FrameStream:
 
 def write_days(lake: EventLake, events: pl.DataFrame, days: Sequence[date]) -> None:
     """Put events with ``local_day`` into the files of their days; days without events get none."""
-    with lake.writing():
+    with lake.writing(), lake.working() as working:
         for day in days:
             of_day = events.filter(pl.col("local_day") == day).select(*EVENT_SCHEMA)
             if of_day.height:
                 lake.write_day(
-                    day, FrameStream(of_day), DayDigest("events UTC", of_day.height, 1, "0")
+                    working,
+                    day,
+                    FrameStream(of_day),
+                    DayDigest("events UTC", of_day.height, 1, "0"),
                 )
 
 

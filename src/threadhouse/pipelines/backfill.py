@@ -53,9 +53,10 @@ class BackfillSummary:
         """A few lines for a person."""
         events, rates = self.figures["retrieval_events"], self.figures["retrieval_metrics_daily"]
         days = (self.last - self.first).days + 1
+        span = "1 local day" if days == 1 else f"{days:,} local days"
         return "\n".join(
             [
-                f"Backfilled {self.first} to {self.last} ({days:,} local days) in {self.seconds:.1f} s.",
+                f"Backfilled {self.first} to {self.last} ({span}) in {self.seconds:.1f} s.",
                 f"  events  {_days(events['days_written'])} extracted, {_days(events['days_removed'])} emptied, "
                 f"{events['quarantined']:,} events in quarantine",
                 f"  rates   {_days(rates['days_counted'])} counted, {rates['rows_inserted']:,} rows new, "

@@ -19,7 +19,7 @@ from psycopg import IsolationLevel, sql
 
 from threadhouse.retrieval.errors import AnalyticsError
 from threadhouse.stores import queries
-from threadhouse.stores.arrow_copies import arrow_stream
+from threadhouse.stores.arrow_copies import arrow_copies
 from threadhouse.stores.lake import MEMORY_LIMIT, TABLE, query_text, replace_durably
 
 if TYPE_CHECKING:
@@ -69,12 +69,15 @@ def refresh_analytics(database: Database, lake: EventLake) -> bool:
             return False
         with TemporaryDirectory(prefix=".analytics-", dir=lake.root) as folder:
             aside = Path(folder) / ANALYTICS_FILE
-            with duckdb.connect(aside, config={"memory_limit": MEMORY_LIMIT}) as built:
+            with (
+                duckdb.connect(aside, config={"memory_limit": MEMORY_LIMIT}) as built,
+                arrow_copies(connection, database) as copies,
+            ):
                 files = sql.Literal(lake.glob)
                 built.execute(queries.load("analytics_events").format(files=files).as_string())
                 built.execute(query_text("analytics_queries"))
                 for what, into in (("rates", "rates_stream"), ("counted_days", "days_stream")):
-                    with arrow_stream(connection, database, f"analytics_{what}") as rows:
+                    with copies.stream(f"analytics_{what}") as rows:
                         built.register(into, rows)
                         built.execute(query_text(f"analytics_put_{what}"))
                         built.unregister(into)

@@ -33,47 +33,68 @@ class ArrowStream(Protocol):
         ...
 
 
+class ArrowCopies:
+    """Opens streams on a connection of its own, which sees what another one sees."""
+
+    def __init__(self, connection: Connection[TupleRow], copying: Any) -> None:  # noqa: ANN401  # the driver's types are partial
+        self._connection = connection
+        self._copying = copying
+
+    @contextmanager
+    def stream(
+        self, name: str, values: Mapping[str, object] | None = None
+    ) -> Generator[ArrowStream, None, None]:
+        """Yield what a statement gives; one stream at a time.
+
+        Args:
+            name: A statement in ``sql/queries``.
+            values: What fills its ``{name}`` as literals: the driver takes no parameters of ours.
+        """
+        from adbc_driver_postgresql import (  # pyright: ignore[reportMissingTypeStubs]
+            StatementOptions,
+        )
+
+        batches = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
+        with self._copying.cursor() as cursor:
+            cursor.adbc_statement.set_options(**batches)
+            cursor.execute(self._statement(name, values or {}))
+            yield cursor.fetch_arrow()
+
+    def see(self, snapshot: str) -> None:
+        """Take over a snapshot, before anything else is asked."""
+        with self._copying.cursor() as cursor:
+            cursor.execute(self._statement("snapshot_read_only", {}))
+            cursor.execute(self._statement("snapshot_import", {"snapshot": snapshot}))
+
+    def _statement(self, name: str, values: Mapping[str, object]) -> str:
+        literals = {key: sql.Literal(value) for key, value in values.items()}
+        return queries.load(name).format(**literals).as_string(self._connection)
+
+
 @contextmanager
-def arrow_stream(
-    connection: Connection[TupleRow],
-    database: Database,
-    name: str,
-    values: Mapping[str, object] | None = None,
-) -> Generator[ArrowStream, None, None]:
-    """Yield what a statement gives, in the snapshot of ``connection``.
+def arrow_copies(
+    connection: Connection[TupleRow], database: Database
+) -> Generator[ArrowCopies, None, None]:
+    """Yield copies in the snapshot of ``connection``.
 
     Args:
         connection: In a transaction that is at least repeatable read.
-        database: The same database, for a connection of the stream's own.
-        name: A statement in ``sql/queries``.
-        values: What fills its ``{name}`` as literals: the driver takes no parameters of ours.
+        database: The same database, for a second connection.
 
     Raises:
         StoreUnreachableError: The server does not answer, or stops to.
     """
     from adbc_driver_manager import Error
-    from adbc_driver_postgresql import (  # pyright: ignore[reportMissingTypeStubs]
-        StatementOptions,
-        dbapi,
-    )
+    from adbc_driver_postgresql import dbapi  # pyright: ignore[reportMissingTypeStubs]
 
     # Its signatures are typed in part only.
     connect = cast("Callable[[str], Any]", dbapi.connect)
-
-    def statement(of: str, given: Mapping[str, object]) -> str:
-        literals = {key: sql.Literal(value) for key, value in given.items()}
-        return queries.load(of).format(**literals).as_string(connection)
-
     exported = connection.execute(queries.load("snapshot_export")).fetchone()
-    snapshot = {"snapshot": exported[0] if exported else None}
-    batches = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
     try:
-        with connect(database.conninfo) as copying, copying.cursor() as cursor:
-            cursor.execute(statement("snapshot_read_only", {}))
-            cursor.execute(statement("snapshot_import", snapshot))
-            cursor.adbc_statement.set_options(**batches)
-            cursor.execute(statement(name, values or {}))
-            yield cursor.fetch_arrow()
+        with connect(database.conninfo) as copying:
+            copies = ArrowCopies(connection, copying)
+            copies.see(str(exported and exported[0]))
+            yield copies
     except Error as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         message = f"PostgreSQL at {database.address} ended a copy: {reason}; run it again."

@@ -248,6 +248,7 @@ class EventLake:
 
     def write_day(
         self,
+        connection: duckdb.DuckDBPyConnection,
         day: date,
         events: ArrowStream,
         digest: DayDigest,
@@ -259,6 +260,7 @@ class EventLake:
         The stream is read once and never whole. Needs `writing`.
 
         Args:
+            connection: Of `working`.
             events: Columns of `EVENT_SCHEMA`, unique by ``event_id``: Postgres keeps one row an id.
             on_faults: Told, before the file is in its place, of the first `FAULTS_NAMED` events that are left out and of how many
                 there are.
@@ -269,19 +271,19 @@ class EventLake:
         # Those of a killed writer are simply overwritten.
         aside, whole = (target.with_name(f".{DAY_FILE}.{name}") for name in ("aside", "whole"))
         footer = {"file": str(aside), "digest": json.dumps(asdict(digest))}
-        with self.working() as connection:
-            connection.register("event_stream", events)
-            found = connection.execute(query_text("lake_write_day"), footer).fetchone()
-            count = found[0] if found else 0
-            on_step("written aside")
-            faults, faulty = _faults_in(aside)
-            if faulty:
-                aside.replace(whole)
-                connection.execute(
-                    query_text("lake_leave_out"),
-                    {**footer, "source": str(whole), "event_ids": _faulty_ids(whole)},
-                )
-                whole.unlink()
+        connection.register("event_stream", events)
+        found = connection.execute(query_text("lake_write_day"), footer).fetchone()
+        count = found[0] if found else 0
+        connection.unregister("event_stream")
+        on_step("written aside")
+        faults, faulty = _faults_in(aside)
+        if faulty:
+            aside.replace(whole)
+            connection.execute(
+                query_text("lake_leave_out"),
+                {**footer, "source": str(whole), "event_ids": _faulty_ids(whole)},
+            )
+            whole.unlink()
         if on_faults is not None:
             on_faults(faults, faulty)
         on_step("faults noted")

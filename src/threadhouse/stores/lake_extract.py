@@ -11,7 +11,7 @@ carries that one's number or a higher one, so a night looks at those rows and ne
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -23,7 +23,7 @@ from psycopg import Connection, IsolationLevel
 from threadhouse.retrieval.events import EARLIEST_EVENT_AT, EVENT_VERSION, LATEST_EVENT_AT
 from threadhouse.retrieval.local_days import day_bounds, day_start, days_between, local_day
 from threadhouse.stores import queries
-from threadhouse.stores.arrow_copies import arrow_stream
+from threadhouse.stores.arrow_copies import arrow_copies
 from threadhouse.stores.lake import (
     FAULTS_NAMED,
     DayDigest,
@@ -122,12 +122,16 @@ def extract_days(
     removed: list[date] = []
     rows = quarantined = unchanged = 0
     # One snapshot for everything: what arrives meanwhile is the next run's.
-    with lake.writing(), _snapshot(database) as connection:
+    with ExitStack() as stack:
+        stack.enter_context(lake.writing())
+        connection = stack.enter_context(_snapshot(database))
         due = _candidates(connection, lake, zone, recheck=recheck)
         now, horizon = _now(connection), _horizon(connection, zone)
         quarantined += _quarantine_timeless(connection, database)
         wanted = [day for day in due if days is None or day in days]
         there = lake.digests()
+        working = stack.enter_context(lake.working())
+        copies = stack.enter_context(arrow_copies(connection, database))
         for number, day in enumerate(wanted):
             if progress is not None:
                 progress(number, len(wanted))
@@ -143,9 +147,10 @@ def extract_days(
                 unchanged += 1
             else:
                 copied = {**_RANGE, **_bounds(day, zone)}
-                with arrow_stream(connection, database, "lake_day_events", copied) as events:
+                with copies.stream("lake_day_events", copied) as events:
                     # Noted before the file is in place: once it is, the day is not looked at again.
                     done = lake.write_day(
+                        working,
                         day,
                         events,
                         digest,
