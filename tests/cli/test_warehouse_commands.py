@@ -1,0 +1,85 @@
+"""``threadhouse sql`` and ``threadhouse backfill`` as people run them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from io import StringIO
+
+import pytest
+
+from cli.conftest import CommandLine
+from threadhouse.retrieval.metrics import COUNTED
+
+HITS = (
+    "select local_day, numerator, denominator, rate, requires_instrumentation from daily_rates "
+    "where metric = 'thread_hit_rate' and lane = 'overall' and thread_id = '' order by 1"
+)
+
+
+def test_the_warehouse_answers_in_three_forms(sample_hub: CommandLine) -> None:
+    table = sample_hub("sql", HITS)
+    assert table.returncode == 0, table.stderr
+    head, _, *rows, count = table.stdout.splitlines()
+    assert head.split() == [
+        "local_day",
+        "numerator",
+        "denominator",
+        "rate",
+        "requires_instrumentation",
+    ]
+    assert count == f"({len(rows)} rows)"
+    records = json.loads(sample_hub("sql", HITS, "--format", "json").stdout)
+    listed = list(csv.DictReader(StringIO(sample_hub("sql", HITS, "--format", "csv").stdout)))
+    assert [row["local_day"] for row in records] == [row["local_day"] for row in listed]
+    assert [str(row["numerator"]) for row in records] == [row["numerator"] for row in listed]
+    assert len(rows) == len(records)
+
+
+def test_a_wrong_statement_is_one_sentence(sample_hub: CommandLine) -> None:
+    done = sample_hub("sql", "select nothing from events")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("threadhouse: The statement cannot be run: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_home_without_a_night_says_what_to_do(untouched: CommandLine) -> None:
+    done = untouched("sql", "select 1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "run threadhouse nightly" in done.stderr
+    assert not untouched.home.exists()
+
+
+def test_a_backfill_of_days_that_are_as_they_were_changes_no_figure(
+    sample_hub: CommandLine,
+) -> None:
+    before = sample_hub("sql", HITS, "--format", "csv").stdout
+    first, last = (before.splitlines()[number].split(",")[0] for number in (1, -1))
+    done = sample_hub("backfill", "metrics", "--from", first, "--to", last, "--json")
+    assert done.returncode == 0, done.stderr
+    rates = json.loads(done.stdout)["assets"]["retrieval_metrics_daily"]
+    assert (rates["days_counted"], rates["rows_restated"]) == ("none", 0)
+
+
+def test_a_backfill_counts_a_day_that_no_night_has_counted(sample_hub: CommandLine) -> None:
+    done = sample_hub("backfill", "metrics", "--from", "2024-02-29", "--to", "2024-02-29")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Backfilled 2024-02-29 to 2024-02-29 (1 local day)")
+    assert f"{5 * len(COUNTED)} rows new" in done.stdout or "0 days counted" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "reason"),
+    [
+        ("2026-02-02", "2026-02-01", "holds no day"),
+        ("2023-12-31", "2024-01-02", "Metrics begin with 2024-01-01"),
+        ("2026-01-01", "2199-01-01", "has not begun"),
+    ],
+)
+def test_an_impossible_range_is_one_sentence(
+    untouched: CommandLine, first: str, last: str, reason: str
+) -> None:
+    done = untouched("backfill", "metrics", "--from", first, "--to", last)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert reason in done.stderr
+    assert done.stderr.count("\n") == 1

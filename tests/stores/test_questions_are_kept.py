@@ -1,0 +1,102 @@
+"""What an answer and a verdict leave behind: words, key, recurrence, and which unit was noise."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from content_house import ContentHouse
+from stores.test_retrieval_service import CUSTOMER, NUMBERS, events
+from stores.test_retrieval_service import house as house  # a fixture
+from threadhouse.retrieval.errors import ConfigurationError
+from threadhouse.retrieval.query_keeping import QueryTextMode, QuestionKeeper
+from threadhouse.serving.retrieval_service import RetrievalService, Verdict
+from threadhouse.stores.leased_connections import LeasedConnections
+from threadhouse.stores.loading import load_path
+from threadhouse.stores.postgres import Database
+from threadhouse.stores.thread_signals import PostgresThreadSignals
+
+KEPT = QuestionKeeper(QueryTextMode.STORE, b"a secret")
+
+
+@contextmanager
+def serving(house: ContentHouse, keeper: QuestionKeeper) -> Generator[RetrievalService, None, None]:
+    with LeasedConnections(house.database, max_size=2) as connections, house.reader() as searcher:
+        yield RetrievalService(
+            connections=connections,
+            searcher=searcher,
+            embedder=house.inner,
+            signals=PostgresThreadSignals(connections),
+            retrieval_policy=NUMBERS,
+            keeper=keeper,
+        )
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_text", "has_key", "recurs"),
+    [
+        (QueryTextMode.STORE, True, True, [False, True]),
+        (QueryTextMode.HASH, False, True, [False, True]),
+        (QueryTextMode.DROP, False, False, [None, None]),
+    ],
+)
+def test_a_question_leaves_what_its_mode_keeps_and_whether_it_recurs(
+    house: ContentHouse,
+    mode: QueryTextMode,
+    has_text: bool,
+    has_key: bool,
+    recurs: list[bool | None],
+) -> None:
+    with serving(house, QuestionKeeper(mode, b"a secret")) as service:
+        for text in ("Nói về T/1", "nói VỀ  t/1"):
+            service.answer(text, CUSTOMER)
+    asked = [
+        row[1:]
+        for row in events(house, "type", "query_text", "query_key", "is_recurring")
+        if row[0] == "query"
+    ]
+    assert [text is not None for text, _, _ in asked] == [has_text] * 2
+    assert len({key for _, key, _ in asked}) == 1
+    assert (asked[0][1] is not None) == has_key
+    assert [flag for _, _, flag in asked] == recurs
+
+
+def test_the_unit_that_was_noise_is_named_by_the_address_of_the_pack(house: ContentHouse) -> None:
+    with serving(house, KEPT) as service:
+        answer = service.answer("Nói về T/1", CUSTOMER)
+        service.feedback(answer.query_id, Verdict.NOISY, CUSTOMER, unit_address="u1")
+    assert events(house, "type", "unit_address")[-1] == ("noisy_unit", "u1")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "unit"), [("noisy", "u2"), ("noisy", "secret"), ("sufficient", "u1")]
+)
+def test_nothing_is_said_of_a_unit_that_the_pack_did_not_hold_or_that_is_not_noise(
+    house: ContentHouse, verdict: str, unit: str
+) -> None:
+    with serving(house, KEPT) as service:
+        answer = service.answer("Nói về T/1", CUSTOMER)
+        with pytest.raises(ConfigurationError, match=r"held no unit|leave the unit out"):
+            service.feedback(answer.query_id, Verdict(verdict), CUSTOMER, unit_address=unit)
+
+
+def test_loaded_events_keep_no_more_than_asked_ones(database: Database, tmp_path: Path) -> None:
+    (tmp_path / "retrieval_metric_event.jsonl").write_text(
+        "".join(
+            f'{{"occurred_at": "2026-11-1{day}T03:00:00Z", "type": "query", "lane": "employee", "resolution_path": "none", '
+            f'"query_id": "019b76da-a800-7000-8000-00000000000{day}", "query_text": "số thẻ của tôi"}}\n'
+            for day in (6, 7)
+        ),
+        encoding="utf-8",
+    )
+    keeper = QuestionKeeper(QueryTextMode.HASH, b"a secret")
+    for _ in range(2):
+        load_path(database, tmp_path, keeper=keeper)
+    with database.connect() as connection:
+        kept = connection.execute(
+            "select query_text, query_key is not null, is_recurring from nao.retrieval_metric_event order by occurred_at"
+        ).fetchall()
+    assert kept == [(None, True, False), (None, True, True)]
