@@ -138,3 +138,13 @@ def test_a_replay_is_shown_with_losses_first(migrated: CommandLine) -> None:
     assert "changed units" in lines[2]
     shown = json.loads(migrated("replay", "show", str(replay_id), "--json").stdout)
     assert (shown["lost"], shown["at_risk"], len(shown["results"])) == (1, 2, 2)
+
+
+def test_gaps_can_be_asked_again_by_hand(migrated: CommandLine) -> None:
+    done = migrated("replay", "gaps", "--json")
+    assert done.returncode == 0, done.stderr
+    # The home is shared, and nothing is published in it: whatever gaps there are cannot be answered.
+    figures = json.loads(done.stdout)
+    assert set(figures) == {"closed", "reopened", "unchanged", "without_text"}
+    assert (figures["closed"], figures["reopened"]) == (0, 0)
+    assert migrated("replay", "gaps").stdout.startswith("0 gaps closed, 0 reopened")

@@ -1,4 +1,4 @@
-"""The command about replays: which recent questions changed their answer.
+"""The commands about replays: which recent questions changed their answer, and asking questions of gaps again.
 
 Belongs here: options, what is printed. Does not belong here: what a replay is (stores.replay, docs/replay.md).
 """
@@ -6,6 +6,7 @@ Belongs here: options, what is printed. Does not belong here: what a replay is (
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from threadhouse.stores.replay import ReplayedQuestion, ReplayRecord
 
 
+_as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
+)
+
+
 def add_commands(group: click.Group) -> None:
     """Add the commands to the console script."""
     group.add_command(replay)
@@ -22,14 +28,12 @@ def add_commands(group: click.Group) -> None:
 
 @click.group()
 def replay() -> None:
-    """Look at what asking recent questions again showed."""
+    """Look at what asking recent questions again showed, and ask the questions of gaps again."""
 
 
 @replay.command()
 @click.argument("replay_id", type=click.UUID, required=False)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
-)
+@_as_json
 def show(replay_id: UUID | None, *, as_json: bool) -> None:
     """Show the newest replay, or REPLAY_ID: the questions whose answer changed, losses first.
 
@@ -46,6 +50,31 @@ def show(replay_id: UUID | None, *, as_json: bool) -> None:
     click.echo(_headline(record))
     for result in record.results:
         click.echo(_line(result))
+
+
+@replay.command()
+@_as_json
+def gaps(*, as_json: bool) -> None:
+    """Ask the questions of gaps again that somebody called fixed, or that what is published now may answer.
+
+    Each gap is closed or reopened with the result, as every nightly does. Nothing is counted as a query.
+    """
+    from threadhouse.serving.opening import LazyEmbedder
+    from threadhouse.serving.replay import replay_gaps
+    from threadhouse.stores.migrations import open_database
+    from threadhouse.stores.settings import Settings
+
+    settings = Settings.from_environment()
+    database = open_database(settings)
+    announce = partial(click.echo, err=True)
+    report = replay_gaps(settings, database, LazyEmbedder(settings, announce))
+    if as_json:
+        click.echo(json.dumps(report.figures()))
+        return
+    click.echo(
+        f"{report.closed} gaps closed, {report.reopened} reopened, {report.unchanged} as they were, "
+        f"{report.without_text} whose question is not kept."
+    )
 
 
 def _headline(record: ReplayRecord) -> str:
