@@ -1,6 +1,6 @@
 -- One lookup in one moment: what a pack would be built from now, what the stored one was built from, and whether the reader may still
 -- see each unit, in the version given, and everything else that the pack names. What is gone or what the current role may not see is
--- hidden as well.
+-- hidden as well. `offset 0` keeps the planner from reading everything that the role may see to look a few ends up in it.
 with rights as materialized
 ( select cong.allowed_labels(%(visibility)s::text[], %(readiness)s::text[], %(publication_state)s::text[], %(risk_class)s::text[], %(authority)s::text[]
     , %(lifecycle_stage)s::text[], %(data_classification)s::text[]) as allowed )
@@ -24,7 +24,8 @@ with rights as materialized
     ( select from visible.information_unit v
       where v.logical_unit_id = e.id
         and cong.sees(v.visibility, v.readiness, v.publication_state, v.risk_class, v.authority, v.lifecycle_stage
-          , v.data_classification, (select allowed from rights)) )
+          , v.data_classification, (select allowed from rights))
+      offset 0 )
     when 'thread' then exists
     ( select from visible.semantic_thread v
       where v.thread_id = e.id
@@ -33,7 +34,9 @@ with rights as materialized
         ( select from visible.thread_membership m
           where m.thread_id = v.thread_id
             and cong.sees(m.visibility, m.readiness, m.publication_state, m.risk_class, m.authority, m.lifecycle_stage
-              , m.data_classification, (select allowed from rights)) ) )
+              , m.data_classification, (select allowed from rights))
+          offset 0 )
+      offset 0 )
     when 'document' then exists
     ( select from visible.production_document v
       where v.document_id = e.id
@@ -42,9 +45,11 @@ with rights as materialized
           ( select from visible.information_unit u
             where u.document_id = v.document_id
               and cong.sees(u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage
-                , u.data_classification, (select allowed from rights)) )
+                , u.data_classification, (select allowed from rights))
+            offset 0 )
           else cong.sees(v.visibility, v.readiness, v.publication_state, v.risk_class, v.authority, v.lifecycle_stage
-            , v.data_classification, (select allowed from rights)) end )
+            , v.data_classification, (select allowed from rights)) end
+      offset 0 )
     when 'stage' then coalesce(cong.lifecycle_stage_bit(e.id) & ~((select allowed from rights) & (select cong.allowed_now())) = 0, false)
     else false end )
 select t.input_revision as current_input_revision

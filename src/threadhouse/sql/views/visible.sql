@@ -77,7 +77,8 @@ where case when d.has_units
   ( select from source.information_unit i
     where i.document_id = d.document_id
       and cong.sees(i.visibility, i.readiness, i.publication_state, i.risk_class, i.authority, i.lifecycle_stage, i.data_classification
-        , (select allowed from here)) )
+        , (select allowed from here))
+    offset 0 )
   else cong.sees(d.visibility, d.readiness, d.publication_state, d.risk_class, d.authority, d.lifecycle_stage, d.data_classification
     , (select allowed from here)) end;
 
