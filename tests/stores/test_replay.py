@@ -22,6 +22,7 @@ from threadhouse.retrieval.errors import ReplayLossError
 from threadhouse.retrieval.gap_signals import GapKind
 from threadhouse.retrieval.models import Audience, Collection
 from threadhouse.retrieval.packs import FallbackKind
+from threadhouse.serving.query_events import new_query_id
 from threadhouse.serving.replay import (
     GapReplayReport,
     PublishedReplay,
@@ -31,15 +32,19 @@ from threadhouse.serving.replay import (
     replay_published,
 )
 from threadhouse.serving.retrieval_service import RetrievalService, Verdict
+from threadhouse.stores.discarded_transaction import discarded_transaction
 from threadhouse.stores.gap_signals import acknowledge_gap, fix_gap, list_gaps
 from threadhouse.stores.leased_connections import LeasedConnections
+from threadhouse.stores.pack_delivery import Leak
 from threadhouse.stores.postgres import Database
+from threadhouse.stores.rehearsed_delivery import RehearsedDelivery
 from threadhouse.stores.replay import (
     ReplayDecision,
     ReplayStage,
     latest_replay,
     recent_questions,
 )
+from threadhouse.stores.security_events import list_security_events
 from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 
@@ -220,6 +225,48 @@ def test_a_replay_leaves_nothing_that_anybody_counts(
     assert verdict is not None
     assert len(verdict.outcomes) == 2
     assert left_behind(house) == before
+
+
+def test_a_replay_gets_what_a_reader_gets(
+    house: ContentHouse, settings: Settings, service: RetrievalService
+) -> None:
+    for text in ("T/1", "chuyện gì đó chưa ai viết"):
+        pack = service.retrieve(text, CUSTOMER)
+        replay(house, settings)
+        got = outcome(house, text)
+        assert got["new_thread_id"] == (pack.thread_id or None)
+        assert set(got["new_units"]) == {f"{a}@{r}" for a, r in pack.source_revisions.items()}
+        house.change(
+            "update public.semantic_thread set title = title || '.' where thread_id = 't3'"
+        )
+
+
+def test_a_leak_in_a_rehearsal_is_written_down_for_good(
+    house: ContentHouse, service: RetrievalService
+) -> None:
+    pack = service.retrieve("T/1", CUSTOMER)
+    with discarded_transaction(house.database) as inside:
+        delivery = RehearsedDelivery(inside.connections, house.database.connect)
+        delivery.refuse(Leak(pack, ["u1"]), CUSTOMER, new_query_id())
+    with house.connect() as connection:
+        assert [event.cause_key for event in list_security_events(connection)] == ["customer/t1"]
+
+
+def test_old_replays_go_and_what_was_published_last_stays(
+    house: ContentHouse,
+    settings: Settings,
+    service: RetrievalService,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("threadhouse.stores.replay.KEPT_REPLAYS", 2)
+    for text in ("T/1", "T/2"):
+        service.answer(text, CUSTOMER)
+    replay(house, settings)
+    forget_members(house, "t1", "t2")
+    for _ in range(4):
+        assert replay(house, settings).is_stopped
+    verdicts = "select verdict from nao.replay_run order by replayed_at"
+    assert house.rows(verdicts) == [("passed",), ("stopped",), ("stopped",)]
 
 
 def test_nothing_is_asked_while_nothing_changes(
