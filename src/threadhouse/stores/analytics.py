@@ -37,6 +37,13 @@ ROWS_AT_A_TIME: Final = 1_000
 """How many rows of an answer are held at once: enough for speed, and no answer is too long for memory."""
 
 
+_TABLES: Final = (
+    ("analytics_rates", "rates_stream", "analytics_put_rates"),
+    ("analytics_counted_days", "days_stream", "analytics_put_counted_days"),
+)
+"""What is read from Postgres, the name that DuckDB knows it by, and the statement that keeps it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Columns of an answer and its rows, which can be read once."""
@@ -76,10 +83,10 @@ def refresh_analytics(database: Database, lake: EventLake) -> bool:
                 files = sql.Literal(lake.glob)
                 built.execute(queries.load("analytics_events").format(files=files).as_string())
                 built.execute(query_text("analytics_queries"))
-                for what, into in (("rates", "rates_stream"), ("counted_days", "days_stream")):
-                    with copies.stream(f"analytics_{what}") as rows:
+                for read, into, put in _TABLES:
+                    with copies.stream(read) as rows:
                         built.register(into, rows)
-                        built.execute(query_text(f"analytics_put_{what}"))
+                        built.execute(query_text(put))
                         built.unregister(into)
                 built.execute(query_text("analytics_put_state"), {"state": state})
             replace_durably(aside, target)
