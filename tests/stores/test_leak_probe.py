@@ -77,34 +77,30 @@ def test_every_path_gives_every_reader_exactly_what_it_sees(ground: CanaryGround
         assert set(Audience) <= readers, path
 
 
-def test_nothing_of_a_probe_is_left(database: Database, tmp_path: Path) -> None:
+def test_nothing_of_a_probe_is_left_and_a_second_one_waits_its_turn(
+    database: Database, tmp_path: Path
+) -> None:
+    """What a killed probe left behind in the home is cleared away by the next one."""
     counted = """
         select (select count(*) from public.production_document), (select count(*) from public.tac_logical_unit)
              , (select count(*) from public.semantic_thread), (select count(*) from nao.vector_projection)
              , (select count(*) from nao.change_log), (select count(*) from nao.thread_context_pack_cache)
              , (select count(*) from nao.search_gap_signal), (select count(*) from nao.retrieval_metric_aggregate)"""
     before = rows(database, counted)
-    settings = Settings(threadhouse_home=tmp_path)
-    with planted_canaries(database, settings) as ground:
-        list(probe_stores(ground))
-        assert rows(database, counted) == before  # nobody else ever sees them
-    assert rows(database, counted) == before
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_killed_probe_left_is_cleared_away_and_two_probes_do_not_meet(
-    database: Database, tmp_path: Path
-) -> None:
     left = tmp_path / "leak-probe-killed"
     (left / "qdrant").mkdir(parents=True)
     settings = Settings(threadhouse_home=tmp_path)
-    with planted_canaries(database, settings):
+    with planted_canaries(database, settings) as ground:
         assert not left.exists()
+        list(probe_stores(asked_as(ground)))
+        assert rows(database, counted) == before  # nobody else ever sees them
         with (
             pytest.raises(StoreLockedError, match="leak probe is being run by"),
             planted_canaries(database, settings),
         ):
             pass
+    assert rows(database, counted) == before
+    assert list(tmp_path.iterdir()) == []
 
 
 # Each enforcer off in turn: the probe of it alone fails, and what a reader gets is still protected by the next one.
@@ -287,5 +283,5 @@ def test_a_probe_that_does_not_come_to_its_end_is_a_fault(
         raise pack_delivery.Leak(leak_probe.pack_of_everything(ground), ["x"])
 
     monkeypatch.setattr(leak_probe, "build_pack", stopped)
-    faults = [outcome for outcome in leak_probe.probe_stores(ground) if not outcome.is_sound]
+    faults = [each for each in leak_probe.probe_stores(asked_as(ground)) if not each.is_sound]
     assert [(fault.path, fault.missed) for fault in faults] == [("probe_packs", ("Leak",))]
