@@ -243,10 +243,12 @@ def unit(title: str, first_for: int, language: str = "vi", score: float = 1.0) -
     ("units", "title"),
     [
         ([], "Phí thành viên"),
-        ([unit("Biểu phí hằng năm", 1)], "Biểu phí hằng năm"),
-        ([unit("Biểu phí hằng năm", 0)], "Phí thành viên"),
-        ([unit("Annual fees", 1, "en")], "Phí thành viên"),
-        ([unit("A", 1, score=1), unit("B", 1, score=2)], "B"),
+        ([unit("Phi thanh vien: biểu phí", 1)], "Phi thanh vien: biểu phí"),
+        ([unit("Biểu phí thành viên", 0)], "Phí thành viên"),
+        ([unit("Phí thành viên, in full", 1, "en")], "Phí thành viên"),
+        ([unit("Phí A", 1, score=1), unit("Phí B", 1, score=2)], "Phí B"),
+        # Nearest to whatever is asked, because nothing was written about it.
+        ([unit("Quy trình xét từng loại yêu cầu", 1)], "Phí thành viên"),
         ([unit(" ?! ", 1)], "Phí thành viên"),
     ],
 )

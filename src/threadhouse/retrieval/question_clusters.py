@@ -20,6 +20,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from threadhouse.retrieval.bm25 import TermForm, split_terms
 from threadhouse.retrieval.models import Audience, UnitId
 
 MOST_QUESTIONS = 2_000
@@ -36,6 +37,9 @@ SEARCHED_QUESTIONS = 5
 
 HEADING_SHARE = 0.5
 """A heading that is the best hit of this share of the searched questions says better what they are about than any of them."""
+
+HEADING_WORDS_SHARE = 0.5
+"""Share of a heading's words that somebody used. Where units are missing too, the same unit is nearest to whatever is asked."""
 
 LONGEST_TITLE_CHARS = 120
 
@@ -253,19 +257,25 @@ def is_open_again(cluster: QuestionCluster, proposal: KnownProposal, policy: Int
 
 
 def propose_title(cluster: QuestionCluster, candidates: Sequence[CandidateUnit]) -> str:
-    """A title in the language of the questions: a heading that most of them found first, else the question in the middle."""
+    """A title in their language: a heading in the questions' words that most found first, else the question in the middle."""
     language = cluster.language
+    used = {word for question in cluster.questions for word in _words(question.text)}
     headings = [
         unit
         for unit in candidates
         if unit.language.split("-")[0] == language.split("-")[0]
         and unit.first_for >= HEADING_SHARE * min(len(cluster.questions), SEARCHED_QUESTIONS)
-        and _clean(unit.title)
+        and _words(unit.title)
+        and len(_words(unit.title) & used) >= HEADING_WORDS_SHARE * len(_words(unit.title))
     ]
     if headings:
         best = min(headings, key=lambda each: (-each.first_for, -each.score, each.unit_id))
         return _clean(best.title)
     return _clean(cluster.medoid.text) or cluster.medoid.text.strip()[:LONGEST_TITLE_CHARS]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(split_terms(text, TermForm.FOLDED))
 
 
 def _clean(text: str) -> str:
