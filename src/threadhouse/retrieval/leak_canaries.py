@@ -75,6 +75,9 @@ TURNS = 8
 
 Postgres is asked for all of them every night, and the engine for everything that differs from the open labels in one or two."""
 
+UNITS_OF_A_HOLDER = 16
+"""About as many as documents have. Of thousands in one, the planner read all before it found that another document has none."""
+
 LINKED_DOCUMENTS = 16
 """One document in so many is at the end of a link each night, others the next."""
 
@@ -563,7 +566,7 @@ class _Planner:
         self._counts = Counter[tuple[str, bool]]()
         self._left_open: set[Flags] = set()
         self._unsearched: set[str] = set()
-        self._by_place: dict[tuple[str, bool], CanaryHolder] = {}
+        self._by_place: dict[tuple[str, bool, int], CanaryHolder] = {}
         self._by_cluster: dict[tuple[Visibility | None, Readiness | None], str] = {}
         self._stale = self._thread().mark
         self._hub = self._thread().mark
@@ -693,11 +696,12 @@ class _Planner:
     def _holder(self, thread: str, labels: Labels) -> CanaryHolder:
         """A document for units of a thread. Its flags must not widen a unit's, and one that is missing everywhere must hide."""
         is_whole = all(getattr(labels.flags, each.name) is not None for each in fields(Flags))
-        known = self._by_place.get((thread, is_whole))
+        place = (thread, is_whole, len(self._members[thread]) // UNITS_OF_A_HOLDER)
+        known = self._by_place.get(place)
         if known is None:
             mark = self._mark("h", len(self._holders))
             known = self._holders[mark] = CanaryHolder(mark, OPEN.flags if is_whole else Flags())
-            self._by_place[thread, is_whole] = known
+            self._by_place[place] = known
         return known
 
     def _cluster(self, flags: Flags) -> str:
