@@ -138,3 +138,14 @@ def test_an_audit_leaves_counts_and_no_names(house: ContentHouse) -> None:
     assert set(stored) == {"information_units", "production_documents", "thread_centroids"}
     assert "unit-one" not in repr(stored)
     assert sum(stored["information_units"][-1].values()) > 0
+
+
+def test_waits_of_more_than_a_year_ago_leave(house: ContentHouse) -> None:
+    house.change(
+        "insert into nao.revocation_wait values"
+        " ('information_units', 'old', now() - interval '402 days', now() - interval '401 days', null)"
+        ", ('information_units', 'kept', now() - interval '400 days', now() - interval '399 days', null)"
+    )
+    hide_unit(house, "unit-one")
+    house.publish()
+    assert [owner for _, owner, *_ in waits(house)] == ["kept", "unit-one"]
