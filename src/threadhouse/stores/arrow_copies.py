@@ -65,6 +65,7 @@ class ArrowCopies:
         with self._copying.cursor() as cursor:
             cursor.execute(self._statement("snapshot_read_only", {}))
             cursor.execute(self._statement("snapshot_import", {"snapshot": snapshot}))
+            cursor.execute(self._statement("snapshot_plan", {}))
 
     def _statement(self, name: str, values: Mapping[str, object]) -> str:
         literals = {key: sql.Literal(value) for key, value in values.items()}

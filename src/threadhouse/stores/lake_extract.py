@@ -202,6 +202,7 @@ def _snapshot(database: Database) -> Generator[Connection[TupleRow], None, None]
     with database.connect() as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.read_only = True
+        connection.execute(queries.load("snapshot_plan"))
         yield connection
 
 
