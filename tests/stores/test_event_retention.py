@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import LiteralString
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
@@ -63,9 +64,9 @@ def night(database: Database, lake: EventLake) -> None:
     count_days(database, lake, SAIGON, days_due(database, lake))
 
 
-def scalar(database: Database, statement: str) -> object:
+def scalar(database: Database, statement: LiteralString) -> object:
     with database.connect() as connection:
-        row = connection.execute(statement).fetchone()  # pyright: ignore[reportArgumentType]
+        row = connection.execute(statement).fetchone()
     return row[0] if row else None
 
 

@@ -157,7 +157,7 @@ def test_an_event_is_in_no_figure_but_the_operators_list_of_security_events(
     day = datetime.now(UTC).date()
     for _ in ("open", "closed"):
         figures = collect_health_figures(database, day, zone=ZoneInfo("UTC"))
-        assert figures.open_gaps == ()
+        assert figures.gaps == ()
         assert [f.name for f in figures.security_events] == ["wrong_audience_result"]
         assert all(rate.numerator == 0 for rate in figures.of_window)
         assert rows(database, "select count(*) from nao.retrieval_metric_event") == [(0,)]
