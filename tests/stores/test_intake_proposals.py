@@ -20,9 +20,9 @@ from threadhouse.retrieval.errors import (
     ProposalDecidedError,
     ProposalUnknownError,
 )
-from threadhouse.retrieval.fallback import question_key
 from threadhouse.retrieval.gap_signals import GapKind, GapSignal
 from threadhouse.retrieval.models import Audience, Principal, ThreadId, UnitId
+from threadhouse.retrieval.query_keeping import QueryTextMode, QuestionKeeper
 from threadhouse.retrieval.question_clusters import CandidateUnit, ProposalStatus
 from threadhouse.stores.embedders import FastembedEmbedder
 from threadhouse.stores.gap_signals import list_gaps, note_gap_signals
@@ -42,6 +42,7 @@ from threadhouse.stores.postgres import Database
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
+KEEPER = QuestionKeeper(QueryTextMode.STORE, b"a secret")
 MEMBERSHIP = [
     "Phí thành viên hằng năm là bao nhiêu?",
     "Mỗi năm phải đóng bao nhiêu tiền phí thành viên?",
@@ -95,7 +96,7 @@ def ask(
         )
         if reason:
             with database.connect() as connection:
-                signal = GapSignal(GapKind.MISSING_THREAD, question_key(lane, text), lane)
+                signal = GapSignal(GapKind.MISSING_THREAD, KEEPER.cause(lane, text).key, lane)
                 note_gap_signals(connection, [signal])
 
 
@@ -110,7 +111,7 @@ def find_units(lane: Audience, texts: Sequence[str]) -> list[CandidateUnit]:
 
 
 def refresh(database: Database, embedder: FastembedEmbedder, now: datetime = NOW) -> IntakeReport:
-    return refresh_proposals(database, embedder, now, find_units)
+    return refresh_proposals(database, embedder, KEEPER, now, find_units)
 
 
 def proposals(

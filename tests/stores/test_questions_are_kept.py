@@ -12,18 +12,23 @@ from content_house import ContentHouse
 from stores.test_retrieval_service import CUSTOMER, NUMBERS, events
 from stores.test_retrieval_service import house as house  # a fixture
 from threadhouse.retrieval.errors import ConfigurationError
-from threadhouse.retrieval.query_keeping import QueryTextMode, QuestionKeeper
+from threadhouse.retrieval.models import Audience
+from threadhouse.retrieval.query_keeping import QueryTextMode, QuestionKeeper, question_key
 from threadhouse.serving.retrieval_service import RetrievalService, Verdict
 from threadhouse.stores.leased_connections import LeasedConnections
 from threadhouse.stores.loading import load_path
 from threadhouse.stores.postgres import Database
+from threadhouse.stores.question_causes import key_question_causes
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 
 KEPT = QuestionKeeper(QueryTextMode.STORE, b"a secret")
+UNANSWERED = "khiếu nại"
 
 
 @contextmanager
-def serving(house: ContentHouse, keeper: QuestionKeeper) -> Generator[RetrievalService, None, None]:
+def serving(
+    house: ContentHouse, keeper: QuestionKeeper | None
+) -> Generator[RetrievalService, None, None]:
     with LeasedConnections(house.database, max_size=2) as connections, house.reader() as searcher:
         yield RetrievalService(
             connections=connections,
@@ -81,6 +86,75 @@ def test_nothing_is_said_of_a_unit_that_the_pack_did_not_hold_or_that_is_not_noi
         answer = service.answer("Nói về T/1", CUSTOMER)
         with pytest.raises(ConfigurationError, match=r"held no unit|leave the unit out"):
             service.feedback(answer.query_id, Verdict(verdict), CUSTOMER, unit_address=unit)
+
+
+def gap_rows(house: ContentHouse) -> list[tuple[object, ...]]:
+    return house.rows(
+        "select cause_key, occurrence_count, signal_id from nao.search_gap_signal order by kind"
+    )
+
+
+@pytest.mark.parametrize("mode", QueryTextMode)
+def test_a_gap_is_known_by_a_keyed_cause_whatever_is_kept_of_the_words(
+    house: ContentHouse, mode: QueryTextMode
+) -> None:
+    keeper = QuestionKeeper(mode, b"a secret")
+    with serving(house, keeper) as service:
+        for text in (UNANSWERED, f" {UNANSWERED.upper()} ?"):
+            service.answer(text, CUSTOMER)
+    assert [row[:2] for row in gap_rows(house)] == [
+        (keeper.cause(Audience.CUSTOMER, UNANSWERED).key, 2)
+    ]
+
+
+def test_a_gap_of_an_earlier_release_is_not_written_a_second_time_and_loses_its_plain_cause(
+    house: ContentHouse,
+) -> None:
+    plain = question_key(Audience.CUSTOMER, UNANSWERED)
+    keyed = KEPT.cause(Audience.CUSTOMER, UNANSWERED).key
+    with serving(house, None) as service:
+        service.answer(UNANSWERED, CUSTOMER)
+    ((cause, _, signal_id),) = gap_rows(house)
+    assert cause == plain
+    with serving(house, KEPT) as service:
+        service.answer(UNANSWERED, CUSTOMER)
+        assert gap_rows(house) == [(plain, 2, signal_id)]
+        for known in (1, 0):
+            with house.connect() as connection:
+                assert key_question_causes(connection, KEPT) == known
+        assert gap_rows(house) == [(keyed, 2, signal_id)]
+        service.answer(UNANSWERED, CUSTOMER)
+    assert gap_rows(house) == [(keyed, 3, signal_id)]
+
+
+def test_proposals_and_replays_of_an_earlier_release_lose_their_plain_causes(
+    database: Database,
+) -> None:
+    plain, keyed = (
+        [of(Audience.EMPLOYEE, text) for text in ("một", "hai")]
+        for of in (question_key, lambda lane, text: KEPT.cause(lane, text).key)
+    )
+    with database.connect() as connection:
+        connection.execute(
+            "insert into nao.thread_intake_proposal (proposal_id, lane, cause_key, proposed_title, question_keys)"
+            " values (gen_random_uuid(), 'employee', %s, 'Một', %s)",
+            (plain[0], [*plain, keyed[1], "employee/other"]),
+        )
+        connection.execute(
+            "with run as (insert into nao.replay_run"
+            " (replay_id, stage, state_digest, verdict, questions, changed, at_risk, lost, loss_share_limit, seconds)"
+            " values (gen_random_uuid(), 'packs', '', 'passed', 1, 0, 0, 0, 0.1, 0) returning replay_id)"
+            " insert into nao.replay_result (replay_id, question_key, lane, query_id, new_path)"
+            " select replay_id, %s, 'employee', gen_random_uuid(), 'none' from run",
+            (plain[1],),
+        )
+        assert key_question_causes(connection, KEPT) == len(plain)
+        proposal = connection.execute(
+            "select cause_key, question_keys from nao.thread_intake_proposal"
+        ).fetchone()
+        replayed = connection.execute("select question_key from nao.replay_result").fetchone()
+    assert proposal == (keyed[0], sorted([*keyed, "employee/other"]))
+    assert replayed == (keyed[1],)
 
 
 def test_loaded_events_keep_no_more_than_asked_ones(database: Database, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from threadhouse.retrieval.errors import ReplayLossError
 from threadhouse.retrieval.gap_signals import GapKind
 from threadhouse.retrieval.models import Audience, Collection
 from threadhouse.retrieval.packs import FallbackKind
+from threadhouse.retrieval.query_keeping import QueryTextMode, QuestionKeeper
 from threadhouse.serving.query_events import new_query_id
 from threadhouse.serving.replay import (
     GapReplayReport,
@@ -180,7 +181,7 @@ def test_each_question_of_a_lane_is_asked_once_in_its_newest_spelling(
         service.answer(text, CUSTOMER)
     service.answer("T/1 là gì?", AGENT)
     with house.connect() as connection:
-        asked = recent_questions(connection, datetime.now(UTC), 10)
+        asked = recent_questions(connection, KEEPER, datetime.now(UTC), 10)
     assert sorted((each.lane, each.text) for each in asked) == [
         ("ai_agent", "T/1 là gì?"),
         ("customer", "T/2"),
@@ -196,19 +197,19 @@ def test_what_was_asked_long_ago_or_without_its_words_is_not_asked_again(
     house.change("update nao.retrieval_metric_event set query_text = null where query_text = 'T/1'")
     with house.connect() as connection:
         now = datetime.now(UTC)
-        assert [each.text for each in recent_questions(connection, now, 10)] == ["T/2"]
-        assert recent_questions(connection, now + timedelta(days=29), 10) == ()
+        assert [each.text for each in recent_questions(connection, KEEPER, now, 10)] == ["T/2"]
+        assert recent_questions(connection, KEEPER, now + timedelta(days=29), 10) == ()
 
 
 def test_the_last_word_on_an_answer_counts(house: ContentHouse, service: RetrievalService) -> None:
     first = service.answer("T/1", CUSTOMER).query_id
     service.feedback(first, Verdict.SUFFICIENT, CUSTOMER)
     with house.connect() as connection:
-        (question,) = recent_questions(connection, datetime.now(UTC), 10)
+        (question,) = recent_questions(connection, KEEPER, datetime.now(UTC), 10)
     assert question.judged_sufficient == "t1"
     service.feedback(first, Verdict.INSUFFICIENT, CUSTOMER)
     with house.connect() as connection:
-        (question,) = recent_questions(connection, datetime.now(UTC), 10)
+        (question,) = recent_questions(connection, KEEPER, datetime.now(UTC), 10)
     assert question.judged_sufficient is None
 
 
@@ -451,6 +452,7 @@ def test_a_lanes_report_counts_its_own_questions_and_names_no_thread_that_it_doe
 # --- gaps after a fix -------------------------------------------------------------------------
 
 MISSING = "phí thành viên hằng năm"
+KEEPER = QuestionKeeper(QueryTextMode.STORE, b"a secret")
 
 
 @pytest.fixture

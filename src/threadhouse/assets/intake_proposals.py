@@ -14,6 +14,7 @@ from threadhouse.assets.replay import gap_replay
 from threadhouse.resources.replays import Replays
 from threadhouse.resources.stores import EmbedderResource, EnvironmentResource, PostgresResource
 from threadhouse.stores.intake_proposals import refresh_proposals
+from threadhouse.stores.query_secret import open_question_keeper
 
 
 @dg.asset(
@@ -39,6 +40,7 @@ def intake_proposals(
         report = refresh_proposals(
             database,
             opened,
+            open_question_keeper(settings),
             datetime.now(UTC),
             lambda lane, texts: replays.candidate_units(settings, database, opened, lane, texts),
         )

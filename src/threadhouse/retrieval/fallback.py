@@ -40,10 +40,10 @@ from threadhouse.retrieval.packs import (
     level_of,
     pack_digest,
 )
-from threadhouse.retrieval.payloads import digest_text, document_version_key
+from threadhouse.retrieval.payloads import document_version_key
+from threadhouse.retrieval.query_keeping import QuestionCause
 from threadhouse.retrieval.ranking import ThreadFacts
 from threadhouse.retrieval.resolution import Resolution, ResolutionKind, RetrievalPolicy
-from threadhouse.retrieval.text import fold
 
 WEAK_HEALTH_PART = 0.6
 """A thread whose health counts for this or less in the policy is weak. In the shipped policy that is every status of D11 §4.7."""
@@ -220,7 +220,7 @@ def ad_hoc_pack(
 
 
 def gap_signals(
-    text: str,
+    cause: QuestionCause,
     lane: Audience,
     pack: ContextPack,
     weak: Mapping[ThreadId, HealthStatus],
@@ -229,7 +229,7 @@ def gap_signals(
     """The gaps that a fallback reveals.
 
     Args:
-        text: The prepared question; only its hash is kept.
+        cause: What the question is known by.
         pack: The ad-hoc pack that was the answer.
         weak: The unhealthy candidates, when they were the reason.
     """
@@ -240,7 +240,11 @@ def gap_signals(
         scores: dict[str, Json] = {"score": signal.score, "threshold": signal.threshold}
         found.append(
             GapSignal(
-                GapKind.MISSING_THREAD, question_key(lane, text), lane, evidence=evidence | scores
+                GapKind.MISSING_THREAD,
+                cause.key,
+                lane,
+                evidence=evidence | scores,
+                former_key=cause.former_key,
             )
         )
     if signal is not None and signal.kind is FallbackKind.WEAK_THREAD:
@@ -255,24 +259,19 @@ def gap_signals(
             for thread_id, health in weak.items()
         ]
     if not pack.units():
-        found.append(search_gap(text, lane, query_id))
+        found.append(search_gap(cause, lane, query_id))
     return tuple(found)
 
 
-def search_gap(text: str, lane: Audience, query_id: UUID) -> GapSignal:
+def search_gap(cause: QuestionCause, lane: Audience, query_id: UUID) -> GapSignal:
     """A question that nothing answered."""
     return GapSignal(
         GapKind.SEARCH_GAP,
-        question_key(lane, text),
+        cause.key,
         lane,
         evidence={"last_query_id": str(query_id)},
+        former_key=cause.former_key,
     )
-
-
-def question_key(lane: Audience, text: str) -> str:
-    """Identity of a question as a cause: case, marks, spaces and punctuation at its end do not make it another one."""
-    words = " ".join(fold(text).split()).rstrip(" .?!…")
-    return f"{lane}/{digest_text(words)[:32]}"
 
 
 def _pack_unit(fields: Mapping[str, object], labels: Labels, score: float) -> PackUnit:

@@ -81,7 +81,8 @@ class GapPolicy:
 class GapSignal:
     """One cause of bad answers. The same cause again is counted, not written twice.
 
-    ``evidence`` never holds what was asked: that is personal and stays with the query's event.
+    ``evidence`` never holds what was asked: that is personal and stays with the query's event. A gap that is kept under
+    ``former_key`` is this one; it keeps its id.
     """
 
     kind: GapKind
@@ -89,6 +90,7 @@ class GapSignal:
     lane: Audience | None
     thread_id: ThreadId | None = None
     evidence: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    former_key: str | None = None
 
     @property
     def signal_id(self) -> UUID:

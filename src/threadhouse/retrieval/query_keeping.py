@@ -13,6 +13,7 @@ from enum import StrEnum
 from hashlib import sha256
 
 from threadhouse.retrieval.models import Audience
+from threadhouse.retrieval.payloads import digest_text
 from threadhouse.retrieval.text import fold
 
 
@@ -33,6 +34,14 @@ class KeptQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionCause:
+    """A question as the cause of a gap; ``former_key`` is what earlier releases wrote for it, None when there is no other."""
+
+    key: str
+    former_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QuestionKeeper:
     """Decides what events say of a question. ``secret`` is never shown."""
 
@@ -45,6 +54,28 @@ class QuestionKeeper:
             return KeptQuestion(None, None)
         key = query_key(self.secret, lane, text)
         return KeptQuestion(text if self.mode is QueryTextMode.STORE else None, key)
+
+    def cause(self, lane: Audience, text: str) -> QuestionCause:
+        """What a question is known by as the cause of a gap, whatever is kept of its words."""
+        plain = question_key(lane, text)
+        return QuestionCause(keyed_cause(self.secret, plain), former_key=plain)
+
+
+def question_key(lane: Audience, text: str) -> str:
+    """Identity of a question in its lane: case, marks, spaces and punctuation at its end do not make it another one.
+
+    A plain hash, for comparing questions in memory. What is written down is `keyed_cause`, else a guess could be confirmed.
+    """
+    words = " ".join(fold(text).split()).rstrip(" .?!…")
+    return f"{lane}/{digest_text(words)[:32]}"
+
+
+def keyed_cause(secret: bytes, key: str) -> str:
+    """What is kept of a `question_key`: the lane, and HMAC-SHA-256 (RFC 2104) over all of it in 64 hexadecimal digits.
+
+    Made of the plain key, so that plain keys of earlier releases can be replaced where their words are gone.
+    """
+    return f"{key.partition('/')[0]}/{hmac.new(secret, key.encode(), sha256).hexdigest()}"
 
 
 def query_key(secret: bytes, lane: Audience, text: str) -> str:

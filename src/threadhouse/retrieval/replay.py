@@ -30,7 +30,7 @@ class ReplayQuestion:
     """A question that somebody asked not long ago.
 
     Attributes:
-        question_key: Identity of the question in its lane, see `threadhouse.retrieval.fallback.question_key`.
+        question_key: Identity of the question in its lane, see `threadhouse.retrieval.query_keeping.keyed_cause`.
         query_id: The newest query that asked it.
         judged_sufficient: The thread whose answer a reader called sufficient, the last time that any reader said anything of it.
     """

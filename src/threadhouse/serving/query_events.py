@@ -24,7 +24,7 @@ from threadhouse.retrieval.events import (
 )
 from threadhouse.retrieval.models import Audience, Json
 from threadhouse.retrieval.packs import ContextPack, FallbackKind
-from threadhouse.retrieval.query_keeping import KeptQuestion
+from threadhouse.retrieval.query_keeping import KeptQuestion, QuestionCause
 from threadhouse.serving.sessions import DeliveredBefore
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,10 +56,10 @@ def event_id(query_id: UUID, kind: EventType, key: str = "") -> UUID:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuery:
-    """A query as its events know it; ``kept`` is what they may say of its words."""
+    """A query as its events know it; ``kept`` is what they may say of its words, ``cause`` what a gap may."""
 
     query_id: UUID
-    text: str
+    cause: QuestionCause
     lane: Audience
     session_id: str | None
     kept: KeptQuestion

@@ -46,6 +46,7 @@ from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.leased_connections import LeasedConnections, QuestionConnections
 from threadhouse.stores.live_owners import Connections
 from threadhouse.stores.postgres import Database
+from threadhouse.stores.query_secret import open_question_keeper
 from threadhouse.stores.rehearsed_delivery import RehearsedDelivery
 from threadhouse.stores.replay import (
     ReplayDecision,
@@ -111,10 +112,12 @@ def replay_before_switch(
     Raises:
         ReplayLossError: Too many would lose their answer; nothing was switched.
     """
-    started = time.monotonic()
+    started, keeper = time.monotonic(), open_question_keeper(settings)
     with _open_searcher(settings) as searcher, discarded_transaction(database) as inside:
         with inside.connect() as connection:
-            questions = recent_questions(connection, datetime.now(UTC), settings.replay_questions)
+            questions = recent_questions(
+                connection, keeper, datetime.now(UTC), settings.replay_questions
+            )
             old = baseline_answers(connection, [each.question_key for each in questions])
         if not questions or not _is_published(searcher):
             return
@@ -152,13 +155,16 @@ def replay_published(
     started = time.monotonic()
     if settings.replay_questions == 0:
         return PublishedReplay(None, why_not="REPLAY_QUESTIONS is 0")
+    keeper = open_question_keeper(settings)
     with database.connect() as connection:
         digest = state_digest(connection, embedder.space.space_id)
         if digest == baseline_digest(connection):
             return PublishedReplay(None, why_not="nothing changed since the last replay")
         if promote_replay(connection, digest):
             return PublishedReplay(None, why_not="this state was replayed before the switch to it")
-        questions = recent_questions(connection, datetime.now(UTC), settings.replay_questions)
+        questions = recent_questions(
+            connection, keeper, datetime.now(UTC), settings.replay_questions
+        )
         old = baseline_answers(connection, [each.question_key for each in questions])
     if not questions:
         return PublishedReplay(

@@ -42,6 +42,7 @@ from threadhouse.retrieval.fallback import (
     weak_threads,
 )
 from threadhouse.retrieval.models import (
+    Audience,
     Collection,
     DocumentId,
     HealthStatus,
@@ -65,7 +66,12 @@ from threadhouse.retrieval.packs import (
 )
 from threadhouse.retrieval.payloads import document_version_key
 from threadhouse.retrieval.ports import VectorSearcher
-from threadhouse.retrieval.query_keeping import KeptQuestion, QuestionKeeper
+from threadhouse.retrieval.query_keeping import (
+    KeptQuestion,
+    QuestionCause,
+    QuestionKeeper,
+    question_key,
+)
 from threadhouse.retrieval.query_text import PreparedQuery, prepare_query
 from threadhouse.retrieval.ranking import ThreadFacts
 from threadhouse.retrieval.resolution import (
@@ -287,7 +293,7 @@ class RetrievalService:
     ) -> None:
         """``retrieval_policy`` stands for the one in force, to try numbers out; ``delivery`` for one that delivers.
 
-        ``keeper`` says what events keep of a question; without one they keep its words and no key.
+        ``keeper`` says what is kept of a question; without one events keep its words and no key, and gaps a plain hash.
         """
         self._connections = connections
         self._searcher = searcher
@@ -514,7 +520,7 @@ class RetrievalService:
             ResolutionPath.NONE,
         }
         gaps = (
-            [search_gap(known.query_text, known.lane, query_id)]
+            [search_gap(self._cause(known.lane, known.query_text), known.lane, query_id)]
             if is_gap and known.query_text
             else []
         )
@@ -536,7 +542,11 @@ class RetrievalService:
     ) -> AskedQuery:
         lane = principal.audience
         kept = self._keeper.keep(lane, text) if self._keeper else KeptQuestion(text, None)
-        return AskedQuery(query_id, text, lane, session_id, kept)
+        return AskedQuery(query_id, self._cause(lane, text), lane, session_id, kept)
+
+    def _cause(self, lane: Audience, text: str) -> QuestionCause:
+        keeper = self._keeper
+        return keeper.cause(lane, text) if keeper else QuestionCause(question_key(lane, text))
 
     def check_citations(
         self,
@@ -765,7 +775,7 @@ class RetrievalService:
             and resolution is not None
         ):
             weak = weak_threads(resolution, found.facts, question.rules.retrieval)
-        gaps = gap_signals(asked.text, asked.lane, pack, weak, asked.query_id) if signal else ()
+        gaps = gap_signals(asked.cause, asked.lane, pack, weak, asked.query_id) if signal else ()
         out.write(events, pack, gaps)
         return Answer(
             query_id=asked.query_id,

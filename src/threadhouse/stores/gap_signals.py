@@ -112,6 +112,7 @@ def signal_rows(signals: Sequence[GapSignal]) -> list[dict[str, Json]]:
             "thread_id": signal.thread_id,
             "lane": signal.lane,
             "evidence": dict(signal.evidence),
+            "former_key": signal.former_key,
         }
         for signal in signals
     ]

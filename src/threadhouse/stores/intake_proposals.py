@@ -28,10 +28,10 @@ from threadhouse.retrieval.errors import (
     ProposalUnknownError,
     QueryTooLongError,
 )
-from threadhouse.retrieval.fallback import question_key
 from threadhouse.retrieval.lanes import sight_of, unit_labels
 from threadhouse.retrieval.models import Audience, InformationUnit, Json, UnitId, Vectors
 from threadhouse.retrieval.ports import Embedder
+from threadhouse.retrieval.query_keeping import QuestionKeeper
 from threadhouse.retrieval.query_text import QueryLanguage, prepare_query
 from threadhouse.retrieval.question_clusters import (
     CANDIDATE_UNITS,
@@ -53,6 +53,7 @@ from threadhouse.stores import queries
 from threadhouse.stores.gap_signals import acknowledge_gap
 from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.postgres import Database
+from threadhouse.stores.question_causes import key_question_causes
 
 RECENT = timedelta(days=28)
 """A question that nobody asked for four weeks does not recur."""
@@ -152,7 +153,11 @@ class AcceptedProposal:
 
 
 def refresh_proposals(
-    database: Database, embedder: Embedder, now: datetime, find_units: FindUnits
+    database: Database,
+    embedder: Embedder,
+    keeper: QuestionKeeper,
+    now: datetime,
+    find_units: FindUnits,
 ) -> IntakeReport:
     """Group what was not answered lately, and bring proposals in step with it.
 
@@ -164,8 +169,9 @@ def refresh_proposals(
     """
     with database.connect() as connection:
         policy = read_intake_policy(connection, embedder.space.space_id)
+        key_question_causes(connection, keeper)
         connection.execute(queries.load("intake_proposals_keep_texts"))
-        questions = _unanswered(connection, now)
+        questions = _unanswered(connection, keeper, now)
         digest = _digest(questions, policy)
         known = connection.execute(queries.load("intake_refresh_digest")).fetchone()
     if not questions:
@@ -316,7 +322,9 @@ def reject_proposal(
     return True
 
 
-def _unanswered(connection: Connection[TupleRow], now: datetime) -> list[UnansweredQuestion]:
+def _unanswered(
+    connection: Connection[TupleRow], keeper: QuestionKeeper, now: datetime
+) -> list[UnansweredQuestion]:
     """Unanswered questions, each once in a lane and in its newest spelling; the language comes with the vector."""
     rows = connection.execute(
         queries.load("intake_unanswered_queries"),
@@ -326,7 +334,7 @@ def _unanswered(connection: Connection[TupleRow], now: datetime) -> list[Unanswe
     askings: defaultdict[str, list[Asking]] = defaultdict(list)
     for query_id, named_lane, text, session_id, asked_at in rows:
         lane = Audience(named_lane)
-        key = question_key(lane, text)
+        key = keeper.cause(lane, text).key
         newest.setdefault(key, (lane, text))
         askings[key].append(Asking(query_id, session_id, asked_at))
     return [

@@ -22,9 +22,9 @@ from psycopg.types.json import Jsonb
 from threadhouse.retrieval.audience import lane_principal
 from threadhouse.retrieval.errors import ConfigurationError
 from threadhouse.retrieval.events import ResolutionPath
-from threadhouse.retrieval.fallback import question_key
 from threadhouse.retrieval.models import Audience, Json, ThreadId
 from threadhouse.retrieval.packs import PACK_VERSION
+from threadhouse.retrieval.query_keeping import QuestionKeeper
 from threadhouse.retrieval.replay import (
     ReplayAnswer,
     ReplayOutcome,
@@ -117,7 +117,7 @@ class ReplayRecord:
 
 
 def recent_questions(
-    connection: Connection[TupleRow], now: datetime, limit: int
+    connection: Connection[TupleRow], keeper: QuestionKeeper, now: datetime, limit: int
 ) -> tuple[ReplayQuestion, ...]:
     """At most ``limit`` questions of the last four weeks, spread over the lanes; empty when no text of a question is kept."""
     found: dict[str, ReplayQuestion] = {}
@@ -130,7 +130,7 @@ def recent_questions(
         # Oldest first, so that the newest spelling and the newest query stay.
         for row in rows:
             lane = Audience(row["lane"])
-            key = question_key(lane, row["query_text"])
+            key = keeper.cause(lane, row["query_text"]).key
             known = found.get(key)
             question = ReplayQuestion(key, lane, row["query_id"], row["query_text"])
             good = known.judged_sufficient if known else None

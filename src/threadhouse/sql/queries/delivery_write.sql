@@ -19,8 +19,11 @@ with logged as
   returning event_id )
 , noted as
 ( insert into nao.search_gap_signal as s (signal_id, kind, cause_key, thread_id, lane, evidence)
-  select signal_id, kind, cause_key, thread_id, lane, evidence
-  from jsonb_to_recordset(%(signals)s) as given (signal_id uuid, kind text, cause_key text, thread_id text, lane text, evidence jsonb)
+  -- Under the key that it is kept under, if that is an earlier release's.
+  select given.signal_id, given.kind, coalesce(known.cause_key, given.cause_key), given.thread_id, given.lane, given.evidence
+  from jsonb_to_recordset(%(signals)s) as given
+  (signal_id uuid, kind text, cause_key text, former_key text, thread_id text, lane text, evidence jsonb)
+  left join nao.search_gap_signal known on known.kind = given.kind and known.cause_key = given.former_key
   where exists (select from logged)
   on conflict (kind, cause_key) do update set
     occurrence_count = s.occurrence_count + 1
