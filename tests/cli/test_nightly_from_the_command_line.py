@@ -1,6 +1,7 @@
 """Whole nights from the command line: interrupt, build, do nothing the second time, audit, repair, report, look, serve, stop.
 
-One home for the module, since embedding the sample hub is what takes long. The model comes from the session.
+One home for the module, since embedding the sample hub is what takes long. The model comes from the session. Each night is the
+set-up of a test of its own, since every test may take only so long: those that need two follow those that need one.
 """
 
 from __future__ import annotations
@@ -67,18 +68,6 @@ def built(house: CommandLine, first_night: dict[str, Any]) -> CommandLine:
     return house
 
 
-def test_what_a_night_writes_can_be_read_by_nobody_else(built: CommandLine) -> None:
-    """But for the server's folder, in which its own files are closed as well."""
-    open_to_others = [
-        path.relative_to(built.home)
-        for path in built.home.iterdir()
-        if not path.is_symlink() and path.stat().st_mode & 0o066
-    ]
-    assert open_to_others == []
-    assert (built.home / "lake").stat().st_mode & 0o077 == 0
-    assert (built.home / "postgres" / "data").stat().st_mode & 0o077 == 0
-
-
 def test_a_night_ends_at_ctrl_c_with_code_130_and_one_line(
     interrupted_night: tuple[int, list[str]],
 ) -> None:
@@ -98,6 +87,18 @@ def test_the_night_after_an_interrupted_one_builds_everything(
     assert first_night["texts_embedded"] > 100
     assert min(rows[name] for name in ("unit_chunks", "thread_centroids", "context_packs")) > 0
     assert Path(first_night["report_page"]).is_file()
+
+
+def test_what_a_night_writes_can_be_read_by_nobody_else(built: CommandLine) -> None:
+    """But for the server's folder, in which its own files are closed as well."""
+    open_to_others = [
+        path.relative_to(built.home)
+        for path in built.home.iterdir()
+        if not path.is_symlink() and path.stat().st_mode & 0o066
+    ]
+    assert open_to_others == []
+    assert (built.home / "lake").stat().st_mode & 0o077 == 0
+    assert (built.home / "postgres" / "data").stat().st_mode & 0o077 == 0
 
 
 def test_the_second_night_embeds_nothing_writes_nothing_and_says_so(built: CommandLine) -> None:
