@@ -154,6 +154,41 @@ def test_two_principals_at_once_see_different_things_and_share_no_session(
     assert None not in sessions[0] | sessions[1]
 
 
+def test_noise_is_reported_of_one_unit_that_the_pack_held_and_of_no_other(
+    house: McpHouse, server: HttpServer, database: Database
+) -> None:
+    async def work() -> tuple[str, str, list[str]]:
+        async with server.client(house.token("listener", "customer")) as client:
+            pack = await client.call_tool("get_context_pack", {"query": QUESTION})
+            assert pack.structured_content is not None
+            query_id = pack.structured_content["query_id"]
+            address = pack.structured_content["pack"]["recommended_reading_order"][0]
+            told = {"query_id": query_id, "verdict": "noisy", "unit_address": address}
+            noted = await client.call_tool("report_feedback", told)
+            assert texts(noted) == ["Noted: noisy."]
+            refused = [
+                refusal(await client.call_tool("report_feedback", {**told, **wrong}))
+                for wrong in (
+                    {"unit_address": HIDDEN_UNIT},
+                    {"unit_address": "NOWHERE"},
+                    {"verdict": "sufficient"},
+                )
+            ]
+            return query_id, address, refused
+
+    query_id, address, (hidden, nowhere, enough) = run(work)
+    # A unit that the caller may not see is refused in the words for one that does not exist.
+    assert hidden.replace(HIDDEN_UNIT, "NOWHERE") == nowhere
+    assert "held no unit" in nowhere
+    assert "leave the unit out" in enough
+    with database.connect() as connection:
+        noise = connection.execute(
+            "select type, unit_address from nao.retrieval_metric_event where query_id = %s and unit_address is not null",
+            (query_id,),
+        ).fetchall()
+    assert noise == [("noisy_unit", address)]
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_a_search_after_a_pack_counts_as_an_extra_search_of_it(
     house: McpHouse, server: HttpServer, database: Database, mode: str
@@ -337,6 +372,8 @@ def test_a_wrong_argument_is_one_sentence(
         ("report_feedback", {"query_id": "1", "verdict": "noisy"}, "valid UUID"),
         ("report_feedback", {"query_id": UNKNOWN, "verdict": "great"}, "cannot use verdict"),
         ("report_feedback", {"query_id": UNKNOWN, "verdict": "noisy", "thread_id": "\x00"}, "cannot be seen"),
+        ("report_feedback", {"query_id": UNKNOWN, "verdict": "noisy", "unit_address": ""}, "cannot use unit_address"),
+        ("report_feedback", {"query_id": UNKNOWN, "verdict": "noisy", "unit_address": "A\x00"}, "cannot be seen"),
         ("check_citations", {"pack_id": UNKNOWN, "citations": ["a@1"]}, f"No pack {UNKNOWN}"),
         ("check_citations", {"pack_id": UNKNOWN, "citations": []}, "at least 1 item"),
         ("check_citations", {"pack_id": UNKNOWN, "citations": ["a@1"] * 201}, "at most 200"),

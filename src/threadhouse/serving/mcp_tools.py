@@ -74,6 +74,9 @@ def _visible(text: str) -> str:
 ThreadName = Annotated[
     str, Field(min_length=1, max_length=MAX_THREAD_CHARS), AfterValidator(_visible)
 ]
+UnitAddress = Annotated[
+    str, Field(min_length=1, max_length=MAX_CITATION_CHARS), AfterValidator(_visible)
+]
 CitationText = Annotated[str, Field(max_length=MAX_CITATION_CHARS), AfterValidator(_visible)]
 
 
@@ -129,6 +132,10 @@ class ReportFeedbackArguments(_Arguments):
     thread_id: ThreadName | None = Field(
         default=None,
         description="The thread that is rejected; by default the one that answered.",
+    )
+    unit_address: UnitAddress | None = Field(
+        default=None,
+        description="The one unit that was noise, by its `canonical_address` in the pack; only with the verdict noisy.",
     )
 
 
@@ -294,10 +301,14 @@ def _report_feedback(
 ) -> tuple[Sequence[str], FeedbackResult]:
     try:
         event_id = service.feedback(
-            arguments.query_id, arguments.verdict, caller.principal, thread_id=arguments.thread_id
+            arguments.query_id,
+            arguments.verdict,
+            caller.principal,
+            thread_id=arguments.thread_id,
+            unit_address=arguments.unit_address,
         )
     except ConfigurationError as error:
-        # A rejection without a thread, or of one that the answer did not name; the message says which.
+        # No thread to reject, a thread or a unit that the answer did not hold; the message says which.
         raise ToolRefusedError(str(error)) from None
     return [f"Noted: {arguments.verdict.replace('_', ' ')}."], FeedbackResult(event_id=event_id)
 
@@ -376,8 +387,8 @@ TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "report_feedback",
         "Report what an answer was worth",
-        "Say whether an answer was enough, noisy, of the wrong thread, or lacked a thread that should exist. Do so after using "
-        "one: it is how the hub gets better.",
+        "Say whether an answer was enough, noisy, of the wrong thread, or lacked a thread that should exist; of noise, which "
+        "unit it was, one a call. Do so after using one: it is how the hub gets better.",
         ReportFeedbackArguments,
         FeedbackResult,
         False,
