@@ -10,9 +10,11 @@ import pytest
 
 from content_house import ContentHouse
 from hub_rows import add_document, add_unit
-from threadhouse.pipelines import cli, cli_principal, cli_query
+from threadhouse.pipelines import cli_gaps, cli_principal, cli_proposals, cli_query
 from threadhouse.retrieval.errors import LoadError
+from threadhouse.retrieval.gap_signals import GapKind
 from threadhouse.retrieval.models import Audience
+from threadhouse.retrieval.question_clusters import ProposalStatus
 from threadhouse.serving.retrieval_service import Mode, Verdict
 from threadhouse.serving.tokens import Grant, PrincipalTokens
 from threadhouse.stores.embedders import FastembedEmbedder
@@ -32,6 +34,8 @@ def test_the_words_on_the_command_line_are_those_of_the_code() -> None:
     assert tuple(Audience) == cli_principal.AUDIENCES
     assert tuple(Mode) == cli_query.MODES
     assert tuple(Verdict) == cli_query.VERDICTS
+    assert tuple(GapKind) == cli_gaps.KINDS
+    assert tuple(ProposalStatus) == cli_proposals.STATUSES
 
 
 @pytest.fixture

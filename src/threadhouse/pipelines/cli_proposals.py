@@ -11,11 +11,13 @@ from uuid import UUID
 
 import click
 
-from threadhouse.retrieval.models import Audience
-from threadhouse.retrieval.question_clusters import ProposalStatus
+from threadhouse.pipelines.cli_principal import AUDIENCES
 
 if TYPE_CHECKING:
     from threadhouse.stores.intake_proposals import IntakeProposal
+
+STATUSES = ("open", "accepted", "rejected")
+"""The words of ``retrieval.question_clusters.ProposalStatus``, which would import numpy to be listed in a help text."""
 
 _as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
@@ -37,17 +39,19 @@ def proposals() -> None:
 @proposals.command("list")
 @click.option(
     "--status",
-    type=click.Choice([each.value for each in ProposalStatus]),
+    type=click.Choice(STATUSES),
     help="Only those of this status; all by default.",
 )
 @click.option(
     "--lane",
-    type=click.Choice([each.value for each in Audience]),
+    type=click.Choice(AUDIENCES),
     help="Only those of this audience.",
 )
 @_as_json
 def list_all(*, status: str | None, lane: str | None, as_json: bool) -> None:
     """List proposals, open ones first and the most asked of them first."""
+    from threadhouse.retrieval.models import Audience
+    from threadhouse.retrieval.question_clusters import ProposalStatus
     from threadhouse.stores.intake_proposals import list_proposals
     from threadhouse.stores.migrations import open_database
     from threadhouse.stores.settings import Settings
