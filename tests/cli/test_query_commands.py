@@ -10,7 +10,7 @@ import pytest
 
 from content_house import ContentHouse
 from hub_rows import add_document, add_unit
-from threadhouse.pipelines import cli_gaps, cli_principal, cli_proposals, cli_query
+from threadhouse.pipelines import cli, cli_gaps, cli_principal, cli_proposals, cli_query
 from threadhouse.retrieval.errors import LoadError
 from threadhouse.retrieval.gap_signals import GapKind
 from threadhouse.retrieval.models import Audience
