@@ -174,3 +174,23 @@ def test_loaded_events_keep_no_more_than_asked_ones(database: Database, tmp_path
             "select query_text, query_key is not null, is_recurring from nao.retrieval_metric_event order by occurred_at"
         ).fetchall()
     assert kept == [(None, True, False), (None, True, True)]
+
+
+def test_what_is_refused_of_events_is_noted_without_the_question(
+    database: Database, tmp_path: Path
+) -> None:
+    rows = [
+        '{"occurred_at": "2026-11-16T03:00:00Z", "type": "query", "query_text": "của\\u0000 tôi"}',
+        '{"occurred_at": "2026-11-16T03:00:00Z", "type": "query", "query_text": "của tôi",',
+        '{"occurred_at": "yesterday", "type": "query", "query_text": "của tôi"}',
+    ]
+    (tmp_path / "retrieval_metric_event.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    report = load_path(database, tmp_path, keeper=KEPT)
+    assert len(report.quarantined) == len(rows)
+    with database.connect() as connection:
+        noted = connection.execute(
+            "select field, raw, q::text from nao.quarantined_item q order by field"
+        ).fetchall()
+    assert [field for field, _, _ in noted] == ["", "occurred_at", "query_text"]
+    assert [raw for _, raw, _ in noted] == [None, "yesterday", None]
+    assert not any("tôi" in whole for _, _, whole in noted)

@@ -87,9 +87,12 @@ def _forget_words(database: Database, zone: ZoneInfo, first_kept: date | None) -
         return 0
     with database.connect() as connection:
         connection.execute(queries.load("retention_begin"))
-        return connection.execute(
+        forgotten = connection.execute(
             queries.load("retention_forget_words"), {"before": day_start(first_kept, zone)}
         ).rowcount
+        # Proposals quote them; without this they would do so until the night after.
+        connection.execute(queries.load("intake_proposals_keep_texts"))
+        return forgotten
 
 
 def _close_days(

@@ -13,7 +13,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -80,6 +80,9 @@ BATCH_CHARS = 8_000_000
 
 # Source, key, field and reason share one index entry of at most 2,704 bytes; a field or a key may hold a whole text by mistake.
 _MAX_SOURCE_BYTES, _MAX_ITEM_KEY_BYTES, _MAX_FIELD_BYTES, _MAX_REASON_BYTES = 700, 900, 200, 700
+
+_MAY_HOLD_A_QUESTION = frozenset({"query_text", ""})
+"""Fields of an event whose refused value is not noted: what was asked, and a line that nobody could read."""
 
 # The last is what a key longer than an index page holds raises.
 _FAULTS_OF_A_ROW = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
@@ -407,6 +410,8 @@ class _Load:
         return verdict
 
     def _refuse(self, table: LoadTable, fault: Fault) -> None:
+        if table is LoadTable.METRIC_EVENT and fault.field in _MAY_HOLD_A_QUESTION:
+            fault = replace(fault, raw=None)
         self.report.of(table).quarantined += 1
         self.report.quarantined.append(fault)
 
