@@ -171,6 +171,16 @@ def test_last_verdict_wins_whatever_the_order_of_arrival() -> None:
     assert _counts(rates, "context_sufficiency_rate") == (0, 1)
 
 
+def test_smaller_id_wins_of_two_query_events_of_one_instant_whatever_their_order() -> None:
+    smaller, larger = sorted([uuid_of("a"), uuid_of("b")])
+    by_thread = _event("query", "q1", event_id=smaller, resolution_path="thread", thread_id="t1")
+    by_search = _event("query", "q1", event_id=larger, resolution_path="fallback")
+    for events in ((by_thread, by_search), (by_search, by_thread)):
+        rates = count_events(_frame(*events), [DAY])
+        assert _counts(rates, "thread_hit_rate") == (1, 1)
+        assert _counts(rates, "fallback_vector_rate") == (0, 1)
+
+
 def test_follow_up_takes_lane_and_thread_from_its_query() -> None:
     stray = _event("wrong_thread", "q1", lane="customer", thread_id="t9")
     rates = count_events(_frame(*TWO_QUERIES, stray), [DAY])
