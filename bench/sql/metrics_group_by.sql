@@ -36,4 +36,4 @@ with event as materialized
 , told as
 ( select lane, thread_id, count(*), count(*) filter (where rejected)
   from suggested group by grouping sets ((), (lane), (thread_id), (lane, thread_id)) )
-select (select count(*) from counted) + (select count(*) from told), (select hits from counted where lane is null and thread is null limit 1)
+select (select count(*) from counted) + (select count(*) from told), (select max(hits) from counted where lane is null and thread is null)
