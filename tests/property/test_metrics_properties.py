@@ -254,11 +254,11 @@ def test_rates_and_intervals_follow_from_the_counts(rows: list[Event]) -> None:
     ),
     query_id=st.none() | st.uuids(),
     lane=st.sampled_from([None, "employee", "nobody"]),
-    thread_id=st.sampled_from([None, "", "t1"]),
+    thread_id=st.sampled_from([None, "", "t1", "t\n", "\x85", "Đ" * 600, "Đ" * 601]),
     path=st.sampled_from([None, "thread", "none", "elsewhere"]),
     latency_ms=st.sampled_from([None, 0.0, 12.5, -1.0, math.nan, math.inf]),
     sufficient=st.sampled_from([None, True, False, "yes", 1]),
-    unit_address=st.sampled_from([None, "", "Law/1"]),
+    unit_address=st.sampled_from([None, "", "Law/1", "x" * 3_001]),
     query_key=st.sampled_from([None, "", "what is a leave", "a" * 64, "A" * 64, "a" * 64 + "\n"]),
 )
 def test_writers_and_readers_refuse_the_same_events(

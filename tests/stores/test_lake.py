@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
@@ -19,7 +20,7 @@ import pytest
 from psycopg import sql
 
 from threadhouse.retrieval.errors import ConfigurationError, StoreLockedError
-from threadhouse.retrieval.events import EVENT_SCHEMA, RetrievalEvent
+from threadhouse.retrieval.events import EVENT_SCHEMA, MAX_CHARS, RetrievalEvent
 from threadhouse.stores.lake import DayDigest, EventLake, compute_daily_metrics
 from threadhouse.stores.lake_extract import days_to_look_at, extract_days
 from threadhouse.stores.metrics_store import (
@@ -197,6 +198,10 @@ def test_emptied_postgres_empties_no_lake(database: Database, lake: EventLake) -
         ("event_version", 9, "event_version"),
         ("resolution_path", None, "resolution_path"),
         ("thread_id", "", "thread_id"),
+        *((name, "x" * (limit + 1), name) for name, limit in MAX_CHARS.items()),
+        ("thread_id", "t\t1", "thread_id"),
+        ("session_id", "\x1b[2J", "session_id"),
+        ("session_id", "a\x9bb", "session_id"),
         ("occurred_at", "infinity", "occurred_at"),
         ("occurred_at", "56789-01-01", "occurred_at"),
         ("latency_ms", "Infinity", "latency_ms"),
@@ -221,6 +226,30 @@ def test_invalid_event_is_quarantined_by_name_and_not_extracted(
     assert (result.rows_written, result.quarantined) == (1, 1)
     assert noted == [(str(bad.event_id), field)]
     assert ids_of(lake, MONDAY) == {str(good.event_id)}
+
+
+def test_an_event_that_no_index_can_hold_stops_no_rate(database: Database, lake: EventLake) -> None:
+    # Digits at random, because Postgres compresses what repeats itself.
+    digits = Random(1)
+    longest = "".join(
+        chr(digits.randrange(0x10000, 0x1FFFF)) for _ in range(MAX_CHARS["thread_id"])
+    )
+    append_events(
+        database,
+        [query(MORNING, resolution_path="thread", thread_id=name) for name in ("t", longest)],
+    )
+    with database.connect() as connection:
+        connection.execute(
+            "update nao.retrieval_metric_event set thread_id = %s where thread_id = 't'",
+            (digits.randbytes(500_000).hex(),),
+        )
+    append_events(database, [query(MORNING)])
+    assert extract_days(database, lake, SAIGON).quarantined == 1
+    count_days(database, lake, SAIGON, [MONDAY])
+    rates = read_daily_metrics(database, MONDAY, MONDAY, "overall")
+    assert set(rates["thread_id"]) == {"", longest}
+    hits = rates.filter((pl.col("metric") == "thread_hit_rate") & (pl.col("thread_id") == ""))
+    assert hits.select("numerator", "denominator").rows() == [(1, 2)]
 
 
 def test_repaired_event_leaves_the_quarantine(database: Database, lake: EventLake) -> None:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from threadhouse.retrieval.events import (
     EVENT_VERSION,
+    MAX_CHARS,
     READABLE_VERSIONS,
     REQUIRED_FIELDS,
     TYPES_SINCE,
@@ -47,6 +48,10 @@ QUERY: dict[str, object] = {
         {"latency_ms": -1},
         {"latency_ms": float("nan")},
         {"thread_id": ""},
+        *({name: "x" * (limit + 1)} for name, limit in MAX_CHARS.items()),
+        {"thread_id": "t\n1"},
+        {"session_id": "\x1b[2J"},
+        {"session_id": "a\x9bb"},
         {"query_text": "a\0b"},
         {"details": {"deep": ["a\0b"]}},
         {"latency": 3},
@@ -59,6 +64,11 @@ def test_event_that_breaks_the_contract_is_refused(change: dict[str, object]) ->
 
 def test_event_that_keeps_the_contract_is_accepted() -> None:
     assert RetrievalEvent.model_validate(QUERY).type is EventType.QUERY
+
+
+@pytest.mark.parametrize("name", MAX_CHARS)
+def test_text_as_long_as_it_may_be_is_accepted(name: str) -> None:
+    RetrievalEvent.model_validate(QUERY | {name: "Đ" * MAX_CHARS[name]})
 
 
 def test_event_id_is_a_version_7_uuid_that_sorts_by_time() -> None:
@@ -79,6 +89,12 @@ def test_event_id_refuses_too_little_randomness() -> None:
 def test_documentation_lists_every_field() -> None:
     section = DOCS.read_text("utf-8").partition("## Types")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.M) == list(RetrievalEvent.model_fields)
+
+
+def test_documentation_says_how_long_texts_may_be() -> None:
+    section = DOCS.read_text("utf-8").partition("## Types")[0]
+    rows = re.findall(r"^\| `(\w+)` \| \w+ \| \d \| ([\d,]+) \|", section, re.M)
+    assert {name: int(limit.replace(",", "")) for name, limit in rows} == MAX_CHARS
 
 
 def test_documentation_names_the_versions() -> None:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from threadhouse.retrieval.events import MAX_CHARS
 from threadhouse.retrieval.markdown_units import MarkdownDocument, read_markdown
 from threadhouse.retrieval.source_mapping import (
     ColumnRule,
@@ -106,6 +107,13 @@ def test_a_confidence_outside_zero_to_one_is_refused(confidence: object) -> None
     assert "confidence" in faults_of(
         LoadTable.THREAD_MEMBERSHIP, **{**MEMBER, "confidence": confidence}
     )
+
+
+@pytest.mark.parametrize("thread_id", ["t" * (MAX_CHARS["thread_id"] + 1), "t\n1", "\x1b[2J"])
+def test_a_thread_that_no_event_could_name_is_refused(thread_id: str) -> None:
+    assert faults_of(LoadTable.SEMANTIC_THREAD, thread_id=thread_id, title="Leave") == {
+        "thread_id": "is no id of a thread, which has at most 600 characters and no line breaks or tabs"
+    }
 
 
 def test_a_membership_names_exactly_one_member() -> None:

@@ -7,6 +7,7 @@ Does not belong here: where events are stored, what is counted (``retrieval.metr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -23,6 +24,9 @@ EVENT_VERSION: Final = 2
 
 READABLE_VERSIONS: Final = frozenset({1, 2})
 """What readers still understand; anything else is quarantined rather than guessed at."""
+
+RULES_OF_EVENTS: Final = 2
+"""Number of the rules in `event_fault`. Another number makes every day in the lake due: other rules leave other events out."""
 
 EARLIEST_EVENT_AT: Final = datetime(2000, 1, 1, tzinfo=UTC)
 LATEST_EVENT_AT: Final = datetime(2200, 1, 1, tzinfo=UTC)
@@ -78,6 +82,23 @@ TYPES_SINCE: Final[dict[EventType, int]] = {EventType.NOISY_UNIT: 2}
 QUERY_KEY_PATTERN: Final = r"^[0-9a-f]{64}$"
 """A `query_key` is a SHA-256 in hexadecimal digits; anything else might be a question in disguise."""
 
+MAX_CHARS: Final[dict[str, int]] = {
+    "session_id": 200,
+    "thread_id": 600,
+    "reason": 500,
+    "unit_address": 3_000,
+}
+"""How long a text may be, in code points. Types, lanes, paths and keys need no limit: a list or a pattern says what they may be.
+
+Rates are indexed by ``thread_id``, and an entry of a PostgreSQL index holds 2,704 bytes: 600 code points take at most 2,400.
+Addresses of units are indexed themselves, so that no real one needs 3,000. Sessions and reasons are made by programs.
+"""
+
+PLAIN_FIELDS: Final = ("session_id", "thread_id")
+"""Names that are printed and grouped by: a control character in one moves the cursor of whoever lists them."""
+
+_CONTROL: Final = r"[\x00-\x1f\x7f-\x9f]"
+
 EVENT_SCHEMA: Final = pl.Schema(
     {
         "event_id": pl.String,
@@ -132,6 +153,18 @@ class RetrievalEvent(BaseModel):
     query_key: Annotated[str | None, Field(pattern=QUERY_KEY_PATTERN)] = None
     is_recurring: bool | None = None
     details: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _keep_texts_short_and_plain(self) -> Self:
+        for name, limit in MAX_CHARS.items():
+            if len(getattr(self, name) or "") > limit:
+                message = f"{name} has more than {limit:,} characters"
+                raise ValueError(message)
+        for name in PLAIN_FIELDS:
+            if holds_control_character(getattr(self, name) or ""):
+                message = f"{name} holds a control character"
+                raise ValueError(message)
+        return self
 
     @model_validator(mode="after")
     def _keep_the_contract(self) -> Self:
@@ -206,6 +239,11 @@ def event_fault() -> pl.Expr:
             "latency_ms: not a number of milliseconds",
         ),
     ]
+    for name, limit in MAX_CHARS.items():
+        too_long = pl.col(name).str.len_chars() > limit
+        rules.append((too_long, f"{name}: longer than {limit:,} characters"))
+    for name in PLAIN_FIELDS:
+        rules.append((pl.col(name).str.contains(_CONTROL), f"{name}: holds a control character"))
     for kind, version in TYPES_SINCE.items():
         too_old = (pl.col("type") == kind.value) & (pl.col("event_version") < version)
         rules.append((too_old, f"type: not one of an event_version before {version}"))
@@ -225,6 +263,11 @@ def event_fault() -> pl.Expr:
     return pl.coalesce(
         *(pl.when(broken.fill_null(value=False)).then(pl.lit(fault)) for broken, fault in rules)
     )
+
+
+def holds_control_character(text: str) -> bool:
+    """Whether a text holds a character that moves a cursor instead of being shown, tabs and line breaks included."""
+    return re.search(_CONTROL, text) is not None
 
 
 def _holds_nul(value: JsonValue) -> bool:

@@ -30,6 +30,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from threadhouse.retrieval.events import MAX_CHARS, holds_control_character
 from threadhouse.retrieval.models import (
     Audience,
     Authority,
@@ -224,8 +225,20 @@ def _in_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
+def _fits_into_events(thread_id: str) -> str:
+    # Whoever asks about a thread leaves an event that names it, and an answer without its event is none.
+    limit = MAX_CHARS["thread_id"]
+    if len(thread_id) > limit or holds_control_character(thread_id):
+        message = (
+            f"is no id of a thread, which has at most {limit} characters and no line breaks or tabs"
+        )
+        raise ValueError(message)
+    return thread_id
+
+
 Text = Annotated[str, BeforeValidator(_as_text), AfterValidator(_clean)]
 Key = Annotated[Text, AfterValidator(_not_blank)]
+ThreadKey = Annotated[Key, AfterValidator(_fits_into_events)]
 Body = Annotated[Text, AfterValidator(_body)]
 Prose = Annotated[Text, AfterValidator(_short_lines)]
 OptionalText = Annotated[Text | None, BeforeValidator(_blank_to_none)]
@@ -335,7 +348,7 @@ class UnitVersionRow(SourceRow):
 class ThreadRow(FlaggedRow):
     """A semantic thread; its address is its id unless it has one."""
 
-    thread_id: Key
+    thread_id: ThreadKey
     canonical_address: OptionalText = None
     title: Prose
     aliases: TextList = ()

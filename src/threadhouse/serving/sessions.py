@@ -14,12 +14,9 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from threadhouse.retrieval.errors import ConfigurationError
-from threadhouse.retrieval.events import event_id_from
+from threadhouse.retrieval.events import MAX_CHARS, event_id_from, holds_control_character
 from threadhouse.retrieval.models import ThreadId
 from threadhouse.retrieval.text import is_blank, prepare_text
-
-MAX_SESSION_CHARS = 200
-"""Longer than any id that a program makes, and short enough for an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +36,13 @@ def checked_session_id(session_id: str | None) -> str | None:
     """A session id as it is stored; None stays None.
 
     Raises:
-        ConfigurationError: It is blank or too long.
+        ConfigurationError: It is blank or too long, or holds a tab or a line break.
     """
     if session_id is None:
         return None
     prepared = prepare_text(session_id)
-    if is_blank(prepared) or len(prepared) > MAX_SESSION_CHARS:
-        message = f"A session id has 1 to {MAX_SESSION_CHARS} visible characters; choose another."
+    limit = MAX_CHARS["session_id"]
+    if is_blank(prepared) or len(prepared) > limit or holds_control_character(prepared):
+        message = f"A session id has 1 to {limit} visible characters; choose another."
         raise ConfigurationError(message)
     return prepared

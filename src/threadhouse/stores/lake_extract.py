@@ -20,7 +20,12 @@ from zoneinfo import ZoneInfo
 
 from psycopg import Connection, IsolationLevel
 
-from threadhouse.retrieval.events import EARLIEST_EVENT_AT, EVENT_VERSION, LATEST_EVENT_AT
+from threadhouse.retrieval.events import (
+    EARLIEST_EVENT_AT,
+    EVENT_VERSION,
+    LATEST_EVENT_AT,
+    RULES_OF_EVENTS,
+)
 from threadhouse.retrieval.local_days import day_bounds, day_start, days_between, local_day
 from threadhouse.stores import queries
 from threadhouse.stores.arrow_copies import arrow_copies
@@ -176,7 +181,7 @@ def extract_days(
 
 def contract_of(zone: ZoneInfo) -> str:
     """What decides, besides the events, what a day file holds."""
-    return f"events-{EVENT_VERSION} {zone.key}"
+    return f"events-{EVENT_VERSION}.{RULES_OF_EVENTS} {zone.key}"
 
 
 def days_of_postgres(connection: Connection[TupleRow], zone: ZoneInfo) -> tuple[date, ...]:
