@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
@@ -226,6 +227,35 @@ def test_invalid_event_is_quarantined_by_name_and_not_extracted(
     assert (result.rows_written, result.quarantined) == (1, 1)
     assert noted == [(str(bad.event_id), field)]
     assert ids_of(lake, MONDAY) == {str(good.event_id)}
+
+
+def test_a_day_that_left_an_event_out_has_the_columns_of_every_day(
+    database: Database, lake: EventLake
+) -> None:
+    append_events(database, [query(MORNING), query(MORNING)])
+    with database.connect() as connection:
+        connection.execute(
+            "update nao.retrieval_metric_event set type = 'telepathy' where ingest_seq = 1"
+        )
+    assert extract_days(database, lake, SAIGON).quarantined == 1
+    file = pl.read_parquet(lake.file_of(MONDAY), hive_partitioning=False)
+    assert (file.columns, file.height) == (list(EVENT_SCHEMA), 1)
+
+
+def test_days_of_an_earlier_release_are_written_again(database: Database, lake: EventLake) -> None:
+    """Files of days that left an event out had a column ``local_day`` once."""
+    append_events(database, [query(MORNING)])
+    extract_days(database, lake, SAIGON)
+    file, state = lake.file_of(MONDAY), lake.state()
+    digest = json.loads(pl.read_parquet_metadata(file)["threadhouse.day_digest"])
+    earlier = {"contract": "events-2 Asia/Ho_Chi_Minh"}
+    pl.read_parquet(file, hive_partitioning=False).with_columns(
+        local_day=pl.lit("2026-11-16")
+    ).write_parquet(file, metadata={"threadhouse.day_digest": json.dumps(digest | earlier)})
+    assert state is not None
+    lake.keep_state(replace(state, **earlier))
+    assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
+    assert pl.read_parquet(file, hive_partitioning=False).columns == list(EVENT_SCHEMA)
 
 
 def test_an_event_that_no_index_can_hold_stops_no_rate(database: Database, lake: EventLake) -> None:
