@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import pytest
 
 from threadhouse.retrieval.errors import AnalyticsError
 from threadhouse.retrieval.events import RetrievalEvent
-from threadhouse.stores.analytics import analytics_file, asking, refresh_analytics
+from threadhouse.stores.analytics import Cut, analytics_file, asking, refresh_analytics
 from threadhouse.stores.lake import EventLake
 from threadhouse.stores.lake_extract import extract_days
 from threadhouse.stores.metrics_store import append_events, count_days, days_due
@@ -57,8 +60,8 @@ def night(database: Database, lake: EventLake) -> bool:
     return refresh_analytics(database, lake)
 
 
-def ask(lake: EventLake, statement: str) -> list[tuple[Any, ...]]:
-    with asking(lake, statement) as answer:
+def ask(lake: EventLake, statement: str, cut: Cut | None = None) -> list[tuple[Any, ...]]:
+    with asking(lake, statement, lake.root.parent, cut) as answer:
         return list(answer.rows)
 
 
@@ -102,7 +105,7 @@ def test_a_damaged_file_is_built_again(warehouse: Database, lake: EventLake) -> 
 def test_a_reader_keeps_what_it_opened_while_the_file_is_replaced(
     warehouse: Database, lake: EventLake
 ) -> None:
-    with asking(lake, "select count(*) from counted_days") as answer:
+    with asking(lake, "select count(*) from counted_days", lake.root.parent) as answer:
         append_events(warehouse, [a_query("none", None)])
         assert night(warehouse, lake)
         assert list(answer.rows) == [(1,)]
@@ -189,6 +192,42 @@ def test_a_wrong_statement_gets_one_sentence(
     with pytest.raises(AnalyticsError, match=reason) as caught:
         ask(lake, statement)
     assert "\n" not in str(caught.value)
+
+
+def test_a_cut_answer_is_its_beginning_however_long_and_wide_it_is(
+    warehouse: Database, lake: EventLake
+) -> None:
+    assert warehouse
+    endless = "select range, repeat('ộ', 1000), null from range(100000000000)"
+    found = ask(lake, endless, Cut(rows=2, chars=3))
+    assert found == [("0", "ộộộ", None), ("1", "ộộộ", None)]
+    newest_first = "select range from range(100000) order by range desc"
+    assert ask(lake, newest_first, Cut(rows=2, chars=9)) == [("99999",), ("99998",)]
+    assert [row[0] for row in ask(lake, newest_first)] == list(range(99_999, -1, -1))
+
+
+def test_a_question_spills_below_its_folder_so_much_and_no_more(
+    warehouse: Database, lake: EventLake
+) -> None:
+    assert warehouse
+    setting = "select current_setting('temp_directory'), current_setting('max_temp_directory_size')"
+    ((folder, limit),) = ask(lake, setting)
+    assert Path(folder).parent == lake.root.parent
+    assert limit == "9.3 GiB"  # 10 GB
+
+
+def test_a_question_removes_what_killed_ones_left_and_nothing_of_living_ones(
+    warehouse: Database, lake: EventLake
+) -> None:
+    assert warehouse
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left, used = (lake.root.parent / f".spill-{pid}-x" for pid in (ended.pid, os.getppid()))
+    for folder in (left, used):
+        folder.mkdir()
+        (folder / "block").write_bytes(b"x")
+    ask(lake, "select 1")
+    assert [left.exists(), used.exists()] == [False, True]
 
 
 def test_without_a_counted_day_there_is_nothing_to_ask(database: Database, lake: EventLake) -> None:

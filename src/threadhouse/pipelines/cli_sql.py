@@ -6,7 +6,6 @@ Belongs here: options, how an answer is printed. Does not belong here: what may 
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,12 @@ if TYPE_CHECKING:
 
 TABLE_ROWS = 1_000
 """A table is aligned, so all of it is held; nobody reads more than this."""
+
+CELL_CHARS = 200
+"""What is printed of a value in a table: a sentence, or two digests. The other forms print all of it."""
+
+TABLE_CHARS = 4_000_000
+"""A table of many columns ends before `TABLE_ROWS`, so that it stays within a few dozen megabytes."""
 
 
 def add_commands(group: click.Group) -> None:
@@ -41,25 +46,37 @@ def sql(statement: str, *, form: str) -> None:
 
     It reads what the last nightly left, and nothing else of this machine; it cannot write. Questions' words are not there.
     """
-    from threadhouse.stores.analytics import asking
+    from threadhouse.stores.analytics import Cut, asking
     from threadhouse.stores.lake import EventLake
     from threadhouse.stores.settings import Settings
 
-    with asking(EventLake.open(Settings.from_environment()), statement) as answer:
+    settings = Settings.from_environment()
+    # One more of each, to know whether there is more.
+    cut = Cut(TABLE_ROWS + 1, CELL_CHARS + 1) if form == "table" else None
+    with asking(EventLake.open(settings), statement, settings.home, cut) as answer:
         {"table": _print_table, "csv": _print_csv, "json": _print_json}[form](answer)
 
 
 def _print_table(answer: Answer) -> None:
-    rows = [[_cell(value) for value in row] for row in itertools.islice(answer.rows, TABLE_ROWS)]
+    rows: list[list[str]] = []
+    chars = 0
+    has_more = False
+    for row in answer.rows:
+        if len(rows) == TABLE_ROWS or chars > TABLE_CHARS:
+            has_more = True
+            break
+        rows.append([_cell(value) for value in row])
+        chars += sum(map(len, rows[-1]))
     widths = [
         max(map(len, (name, *(row[number] for row in rows))))
         for number, name in enumerate(answer.columns)
     ]
     for line in (answer.columns, ["-" * width for width in widths], *rows):
         click.echo("  ".join(map(str.ljust, line, widths)).rstrip())
-    left = sum(1 for _ in answer.rows)
     said = f"{len(rows):,} rows" if len(rows) != 1 else "1 row"
-    click.echo(f"({said})" if not left else f"({said}, {left:,} more: --format csv prints all)")
+    click.echo(
+        f"({said})" if not has_more else f"({said}, and there are more: --format csv prints all)"
+    )
 
 
 def _print_csv(answer: Answer) -> None:
@@ -86,5 +103,8 @@ def _record(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _cell(value: object) -> str:
-    return "NULL" if value is None else str(value).replace("\n", "\\n")
+def _cell(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    text = value if len(value) <= CELL_CHARS else f"{value[:CELL_CHARS]}…"
+    return text.replace("\n", "\\n")

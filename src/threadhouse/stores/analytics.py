@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,14 @@ from psycopg import IsolationLevel, sql
 from threadhouse.retrieval.errors import AnalyticsError
 from threadhouse.stores import queries
 from threadhouse.stores.arrow_copies import arrow_copies
-from threadhouse.stores.lake import MEMORY_LIMIT, TABLE, query_text, replace_durably
+from threadhouse.stores.lake import (
+    MEMORY_LIMIT,
+    TABLE,
+    query_text,
+    remove_left_spills,
+    replace_durably,
+    spilling,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,9 +40,8 @@ ANALYTICS_FILE: Final = "analytics.duckdb"
 FORMAT: Final = "1"
 """Part of the state that the file is built from; another one builds it anew. Changes with the views."""
 
-ROWS_AT_A_TIME: Final = 1_000
-"""How many rows of an answer are held at once: enough for speed, and no answer is too long for memory."""
-
+SPILL_LIMIT: Final = "10GB"
+"""What one question may write aside on the disk. DuckDB's own limit is nearly all that is free, which others need as well."""
 
 _TABLES: Final = (
     ("analytics_rates", "rates_stream", "analytics_put_rates"),
@@ -45,8 +51,16 @@ _TABLES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """As much of an answer as somebody looks at: its first rows, and of each value the first characters of its text."""
+
+    rows: int
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """Columns of an answer and its rows, which can be read once."""
+    """Columns of an answer, each with a name of its own, and its rows, which can be read once and are fetched one by one."""
 
     columns: Sequence[str]
     rows: Iterator[tuple[Any, ...]]
@@ -94,8 +108,15 @@ def refresh_analytics(database: Database, lake: EventLake) -> bool:
 
 
 @contextmanager
-def asking(lake: EventLake, statement: str) -> Generator[Answer, None, None]:
+def asking(
+    lake: EventLake, statement: str, spill_below: Path, cut: Cut | None = None
+) -> Generator[Answer, None, None]:
     """Yield the answer to one ``select``. It reads the analysts' file and the lake, and can neither write nor look elsewhere.
+
+    Args:
+        statement: Of columns with one name, all but the first get a number behind theirs.
+        spill_below: Folder in which a question that does not fit in memory gets a temporary one.
+        cut: Leave the rest of the answer where it is; values are texts then. None for all of it, as it is.
 
     Raises:
         AnalyticsError: There is no file yet, the statement is no single ``select``, or it cannot be run.
@@ -107,32 +128,35 @@ def asking(lake: EventLake, statement: str) -> Generator[Answer, None, None]:
         message = "There is nothing to ask yet, because no day of events has been counted; run threadhouse nightly."
         raise AnalyticsError(message)
     try:
+        remove_left_spills(spill_below)
         with (
-            TemporaryDirectory(prefix=".asking-", dir=lake.root) as spill,
+            spilling(spill_below) as spill,
             duckdb.connect(path, read_only=True) as connection,
         ):
             _lock_down(connection, lake, spill)
             _require_one_select(connection, statement)
-            connection.execute(statement)
+            if cut is None:
+                connection.execute(query_text("analytics_ask"), {"statement": statement})
+            else:
+                connection.execute(
+                    query_text("analytics_ask_cut"), {"statement": statement, **asdict(cut)}
+                )
             columns = [str(column[0]) for column in connection.description or ()]
-            yield Answer(columns, _rows(connection))
+            # A block of rows would be as large as its largest values times its length.
+            yield Answer(columns, iter(connection.fetchone, None))
     except duckdb.Error as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         message = f"The statement cannot be run: {reason}."
         raise AnalyticsError(message) from None
 
 
-def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    while block := connection.fetchmany(ROWS_AT_A_TIME):
-        yield from block
-
-
-def _lock_down(connection: duckdb.DuckDBPyConnection, lake: EventLake, spill: str) -> None:
+def _lock_down(connection: duckdb.DuckDBPyConnection, lake: EventLake, spill: Path) -> None:
     """No file but those of the lake, no extension, and no statement that could change that."""
     folder = sql.SQL("[{}]").format(sql.Literal(f"{lake.root / TABLE}/"))
     settings: dict[str, sql.Composable] = {
         "memory_limit": sql.Literal(MEMORY_LIMIT),
-        "temp_directory": sql.Literal(spill),
+        "temp_directory": sql.Literal(str(spill)),
+        "max_temp_directory_size": sql.Literal(SPILL_LIMIT),
         "autoinstall_known_extensions": sql.SQL("false"),
         "autoload_known_extensions": sql.SQL("false"),
         "allowed_directories": folder,

@@ -212,20 +212,18 @@ class EventLake:
         """Yield a DuckDB of one's own that spills into a folder of the lake, which is removed afterwards."""
         import duckdb
 
-        self.root.mkdir(parents=True, exist_ok=True)
-        spill = mkdtemp(prefix=f"{_SPILL}{os.getpid()}-", dir=self.root)
-        try:
-            with duckdb.connect(
+        with (
+            spilling(self.root) as spill,
+            duckdb.connect(
                 config={
                     "memory_limit": MEMORY_LIMIT,
-                    "temp_directory": spill,
+                    "temp_directory": str(spill),
                     # Files are read by their columns and never by the order of their rows; keeping it would keep them in memory.
                     "preserve_insertion_order": False,
                 }
-            ) as connection:
-                yield connection
-        finally:
-            shutil.rmtree(spill, ignore_errors=True)
+            ) as connection,
+        ):
+            yield connection
 
     @contextmanager
     def writing(self) -> Generator[None, None, None]:
@@ -237,7 +235,7 @@ class EventLake:
         self.root.mkdir(parents=True, exist_ok=True)
         try:
             with FileLock(self.root / ".writer.lock", timeout=self.lock_timeout_s):
-                self._remove_leftovers()
+                remove_left_spills(self.root)
                 yield
         except Timeout:
             message = (
@@ -296,13 +294,6 @@ class EventLake:
         self.file_of(day).unlink(missing_ok=True)
         _sync_folder(self.file_of(day).parent)
 
-    def _remove_leftovers(self) -> None:
-        """What killed processes left. Those of living ones stay: readers spill as well."""
-        for spill in self.root.glob(f"{_SPILL}*"):
-            pid = spill.name.removeprefix(_SPILL).partition("-")[0]
-            if not pid.isdigit() or not psutil.pid_exists(int(pid)):
-                shutil.rmtree(spill, ignore_errors=True)
-
 
 def compute_daily_metrics(lake: EventLake, days: Iterable[date], zone: ZoneInfo) -> pl.DataFrame:
     """All rates of some days from their files; see `daily_metrics_in_batches`."""
@@ -339,6 +330,25 @@ def daily_metrics_in_batches(
         rows += count
     if batch:
         yield _count_batch(lake, batch)
+
+
+@contextmanager
+def spilling(parent: Path) -> Generator[Path, None, None]:
+    """Yield a folder below ``parent`` for what DuckDB does not hold in memory; it is removed afterwards."""
+    parent.mkdir(parents=True, exist_ok=True)
+    spill = mkdtemp(prefix=f"{_SPILL}{os.getpid()}-", dir=parent)
+    try:
+        yield Path(spill)
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
+
+
+def remove_left_spills(parent: Path) -> None:
+    """Remove what killed processes left. Folders of living ones stay: readers spill as well."""
+    for spill in parent.glob(f"{_SPILL}*"):
+        pid = spill.name.removeprefix(_SPILL).partition("-")[0]
+        if not pid.isdigit() or not psutil.pid_exists(int(pid)):
+            shutil.rmtree(spill, ignore_errors=True)
 
 
 def replace_durably(aside: Path, target: Path) -> None:
