@@ -222,6 +222,11 @@ def event_fault() -> pl.Expr:
             ~pl.col("occurred_at").is_between(EARLIEST_EVENT_AT, LATEST_EVENT_AT, closed="left"),
             "occurred_at: not an instant between 2000 and 2200",
         ),
+        # Before it is compared with: of an infinite one nothing can be said about the other.
+        (
+            ~pl.col("ingested_at").is_between(EARLIEST_EVENT_AT, LATEST_EVENT_AT, closed="left"),
+            "ingested_at: not an instant between 2000 and 2200",
+        ),
         (
             pl.col("occurred_at") > pl.col("ingested_at") + MAX_CLOCK_SKEW,
             "occurred_at: more than a day after the event arrived",
