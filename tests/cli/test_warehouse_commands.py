@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import json
 from io import StringIO
+from pathlib import Path
 
+import duckdb
 import pytest
 
 from cli.conftest import CommandLine
 from threadhouse.retrieval.metrics import COUNTED
+from threadhouse.stores.analytics import ANALYTICS_FILE
+from threadhouse.stores.lake import TABLE
 
 HITS = (
     "select local_day, numerator, denominator, rate, requires_instrumentation from daily_rates "
@@ -34,6 +38,44 @@ def test_the_warehouse_answers_in_three_forms(sample_hub: CommandLine) -> None:
     assert [row["local_day"] for row in records] == [row["local_day"] for row in listed]
     assert [str(row["numerator"]) for row in records] == [row["numerator"] for row in listed]
     assert len(rows) == len(records)
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> CommandLine:
+    """A home with an analysts' file that holds nothing: answers of statements about no table are the same everywhere."""
+    (tmp_path / "lake" / TABLE).mkdir(parents=True)
+    duckdb.connect(tmp_path / "lake" / ANALYTICS_FILE).close()
+    return CommandLine(tmp_path)
+
+
+def test_json_is_valid_whatever_is_asked(asked: CommandLine) -> None:
+    done = asked(
+        "sql",
+        """select map {date '2026-01-01': 'nan'::double} as days, [{'x': '-inf'::double}] as rates, 1 as n, 2 as n,
+           '2026-01-01'::date as day, null as nothing, e'"\n\x1b' as text, 170141183460469231731687303715884105727 as huge,
+           true as yes, map {[1]: 2} as lists, interval 1 day as span, 'x'::blob as bytes""",
+        "--format",
+        "json",
+    )
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout, parse_constant=pytest.fail)
+    assert record.pop("lists")
+    assert record.pop("bytes")
+    assert record == {
+        "days": {"2026-01-01": "nan"},
+        "rates": [{"x": "-inf"}],
+        "n": 1,
+        "n_1": 2,
+        "day": "2026-01-01",
+        "nothing": None,
+        "text": '"\n\x1b',
+        "huge": 2**127 - 1,
+        "yes": True,
+        "span": "1 day, 0:00:00",
+    }
+    assert json.loads(asked("sql", "select 1 where false", "--format", "json").stdout) == []
+    failed = asked("sql", "select range::utinyint from range(300, 303)", "--format", "json")
+    assert (failed.returncode, failed.stdout) == (1, "")
 
 
 def test_a_wrong_statement_is_one_sentence(sample_hub: CommandLine) -> None:

@@ -206,6 +206,13 @@ def test_a_cut_answer_is_its_beginning_however_long_and_wide_it_is(
     assert [row[0] for row in ask(lake, newest_first)] == list(range(99_999, -1, -1))
 
 
+def test_columns_with_one_name_get_different_ones(warehouse: Database, lake: EventLake) -> None:
+    assert warehouse
+    with asking(lake, "select 1 as a, 2 as a, 3 as a_1", lake.root.parent) as answer:
+        assert len(set(answer.columns)) == 3
+        assert list(answer.rows) == [(1, 2, 3)]
+
+
 def test_a_question_spills_below_its_folder_so_much_and_no_more(
     warehouse: Database, lake: EventLake
 ) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -89,18 +90,21 @@ def _print_json(answer: Answer) -> None:
     """An array, a row a line, as the rows come."""
     click.echo("[", nl=False)
     for number, row in enumerate(answer.rows):
-        known = _record(answer.columns, row)
-        text = json.dumps(known, ensure_ascii=False, default=str)
+        known = {name: _plain(value) for name, value in zip(answer.columns, row, strict=True)}
+        text = json.dumps(known, ensure_ascii=False, allow_nan=False)
         click.echo(f"{',' if number else ''}\n {text}", nl=False)
     click.echo("\n]")
 
 
-def _record(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
-    # JSON knows neither NaN nor infinity, and no rate is ever either.
-    return {
-        name: str(value) if isinstance(value, float) and value - value != 0 else value
-        for name, value in zip(columns, row, strict=True)
-    }
+def _plain(value: object) -> object:
+    """A value of DuckDB as JSON knows it; what JSON has no form for is its text, nested or not."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in cast("Sequence[object]", value)]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def _cell(value: str | None) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -142,8 +143,11 @@ def asking(
                     query_text("analytics_ask_cut"), {"statement": statement, **asdict(cut)}
                 )
             columns = [str(column[0]) for column in connection.description or ()]
+            # Before anything is printed: most statements that cannot be run fail at their first row.
+            first = connection.fetchone()
             # A block of rows would be as large as its largest values times its length.
-            yield Answer(columns, iter(connection.fetchone, None))
+            rest = iter(connection.fetchone, None)
+            yield Answer(columns, chain([first], rest) if first is not None else rest)
     except duckdb.Error as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         message = f"The statement cannot be run: {reason}."
