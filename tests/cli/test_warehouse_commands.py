@@ -78,6 +78,22 @@ def test_json_is_valid_whatever_is_asked(asked: CommandLine) -> None:
     assert (failed.returncode, failed.stdout) == (1, "")
 
 
+def test_nothing_in_a_table_or_an_error_steers_the_terminal(asked: CommandLine) -> None:
+    hidden = "chr(27) || ']0;x' || chr(7) || chr(155) || chr(127) || chr(8238) || chr(13) || chr(10) || chr(9) || 'y'"
+    done = asked("sql", f'select {hidden} as text, 1 as "\x1b[2J"')
+    assert done.returncode == 0, done.stderr
+    head, _, row, _ = done.stdout.split("\n")[:4]
+    assert "<U+001B>[2J" in head
+    assert row.split() == [
+        r"<U+001B>]0;x<U+0007><U+009B><U+007F><U+202E><U+000D>\n\ty",
+        "1",
+    ]
+    assert done.stdout.replace("\n", "").isprintable()
+    failed = asked("sql", "select '\x1b[2J'::int")
+    assert "<U+001B>[2J" in failed.stderr
+    assert failed.stderr.rstrip("\n").isprintable()
+
+
 def test_a_wrong_statement_is_one_sentence(sample_hub: CommandLine) -> None:
     done = sample_hub("sql", "select nothing from events")
     assert (done.returncode, done.stdout) == (1, "")

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from threadhouse.retrieval.text import show_unseen
+
 if TYPE_CHECKING:
     from threadhouse.stores.analytics import Answer
 
@@ -59,6 +61,7 @@ def sql(statement: str, *, form: str) -> None:
 
 
 def _print_table(answer: Answer) -> None:
+    names = [_cell(name) for name in answer.columns]
     rows: list[list[str]] = []
     chars = 0
     has_more = False
@@ -69,10 +72,9 @@ def _print_table(answer: Answer) -> None:
         rows.append([_cell(value) for value in row])
         chars += sum(map(len, rows[-1]))
     widths = [
-        max(map(len, (name, *(row[number] for row in rows))))
-        for number, name in enumerate(answer.columns)
+        max(map(len, (name, *(row[number] for row in rows)))) for number, name in enumerate(names)
     ]
-    for line in (answer.columns, ["-" * width for width in widths], *rows):
+    for line in (names, ["-" * width for width in widths], *rows):
         click.echo("  ".join(map(str.ljust, line, widths)).rstrip())
     said = f"{len(rows):,} rows" if len(rows) != 1 else "1 row"
     click.echo(
@@ -111,4 +113,4 @@ def _cell(value: str | None) -> str:
     if value is None:
         return "NULL"
     text = value if len(value) <= CELL_CHARS else f"{value[:CELL_CHARS]}…"
-    return text.replace("\n", "\\n")
+    return show_unseen(text.replace("\n", "\\n").replace("\t", "\\t"))

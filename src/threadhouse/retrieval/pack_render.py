@@ -25,6 +25,7 @@ from threadhouse.retrieval.packs import (
     RelatedLink,
     SuspectLink,
 )
+from threadhouse.retrieval.text import show_unseen
 
 LISTED_AT_MOST = 20
 """Entries of a list that only informs (links, what was left out); the rest is a number. Warnings are never shortened."""
@@ -45,12 +46,6 @@ _FALLBACK_SENTENCES: Mapping[FallbackKind, str] = {
     FallbackKind.EXPLICIT_RAW: "Raw search, as asked for. These are single units, not a thread.",
 }
 _MARKDOWN = regex.compile(r"([\\`*_\[\]<>#|~])")
-# Known ways to hide what a line says: control characters, those that turn the direction of writing around, and tags (ASCII that
-# nobody sees and models read).
-_UNSEEN = regex.compile(
-    r"[[\p{Cc}\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\u2028\u2029\U000e0000-\U000e007f]--[\t]]",
-    regex.V1,
-)
 _SPACES = regex.compile(r"\s+")
 
 
@@ -155,10 +150,7 @@ def quote(text: str) -> str:
         > # b<U+001B>[2J
     """
     # splitlines knows every line end that any reader knows; one that is missed would end the quotation.
-    lines = (
-        line.rstrip() if line.isprintable() else _UNSEEN.sub(_show, line).rstrip()
-        for line in text.splitlines()
-    )
+    lines = (show_unseen(line).rstrip() for line in text.splitlines())
     return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
@@ -176,11 +168,7 @@ def _plain(text: str) -> str:
     # Most texts hold nothing unseen; asking first is twenty times quicker than two substitutions.
     if text.isprintable() and "  " not in text:
         return text.strip()
-    return _UNSEEN.sub(_show, _SPACES.sub(" ", text)).strip()
-
-
-def _show(found: regex.Match[str]) -> str:
-    return f"<U+{ord(found[0]):04X}>"
+    return show_unseen(_SPACES.sub(" ", text)).strip()
 
 
 def _code(text: str) -> str:

@@ -19,6 +19,12 @@ _CONTROL = regex.compile(r"[\p{Cc}--[\t\n\r]]", regex.V1)
 _SURROGATE = regex.compile(r"\p{Cs}")
 _VISIBLE = regex.compile(r"[^\p{Cc}\p{Cf}\p{Z}]")
 _DIACRITIC = regex.compile(r"[\u0300-\u036f]")
+# Known ways to hide what a line says: control characters, those that turn the direction of writing around, and tags (ASCII that
+# nobody sees and models read).
+_UNSEEN = regex.compile(
+    r"[[\p{Cc}\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\u2028\u2029\U000e0000-\U000e007f]--[\t]]",
+    regex.V1,
+)
 _GRAPHEME = regex.compile(r"\X")
 # đ and Đ have no decomposition: stripping marks alone leaves "Đieu" for "Điều".
 _STROKED_D = str.maketrans({"đ": "d", "Đ": "D"})
@@ -40,6 +46,17 @@ def prepare_text(text: str) -> str:
 def is_blank(text: str) -> bool:
     """Whether there is nothing to see: only spaces, control and format characters (zero-width spaces, soft hyphens)."""
     return _VISIBLE.search(text) is None
+
+
+def show_unseen(text: str) -> str:
+    r"""Text that neither steers a terminal nor hides what it says: line breaks and what else nobody sees by number, tabs left.
+
+    Example:
+        >>> show_unseen("a\x1b[2J")
+        'a<U+001B>[2J'
+    """
+    # Most texts hold nothing unseen; asking first is twenty times quicker than a substitution.
+    return text if text.isprintable() else _UNSEEN.sub(_name_unseen, text)
 
 
 def hash_text(prepared: str) -> str:
@@ -70,6 +87,10 @@ def unify_tone_placement(text: str) -> str:
         'uỷ ban, thoả thuận, của, toàn'
     """
     return _OPEN_SYLLABLE.sub(_move_tone, text)
+
+
+def _name_unseen(found: regex.Match[str]) -> str:
+    return f"<U+{ord(found[0]):04X}>"
 
 
 def _move_tone(match: regex.Match[str]) -> str:

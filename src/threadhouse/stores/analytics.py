@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import IsolationLevel, sql
 
 from threadhouse.retrieval.errors import AnalyticsError
+from threadhouse.retrieval.text import show_unseen
 from threadhouse.stores import queries
 from threadhouse.stores.arrow_copies import arrow_copies
 from threadhouse.stores.lake import (
@@ -149,7 +150,7 @@ def asking(
             rest = iter(connection.fetchone, None)
             yield Answer(columns, chain([first], rest) if first is not None else rest)
     except duckdb.Error as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
+        reason = show_unseen(str(error).partition("\n")[0].rstrip("."))
         message = f"The statement cannot be run: {reason}."
         raise AnalyticsError(message) from None
 
