@@ -87,6 +87,12 @@ def test_a_rejected_proposal_says_by_whom_and_why(migrated: CommandLine, proposa
         "không cần",
     )
     assert [each["title"] for each in shown["candidate_units"]] == ["Điều khoản"]
+    accepted = migrated("proposals", "accept", proposal_id, "--who", "an", "--why", "hay được hỏi")
+    assert "This overrules: " in accepted.stdout
+    lines = migrated("proposals", "show", proposal_id).stdout
+    for said in (accepted.stdout, lines):
+        assert " UTC rejected by bình: không cần\n" in said
+    assert " UTC accepted by an: hay được hỏi\n" in lines
 
 
 @pytest.mark.parametrize(

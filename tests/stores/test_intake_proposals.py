@@ -32,6 +32,7 @@ from threadhouse.stores.intake_proposals import (
     IntakeReport,
     accept_proposal,
     list_proposals,
+    read_decisions,
     read_intake_policy,
     read_proposal,
     refresh_proposals,
@@ -380,6 +381,12 @@ def test_an_accepted_proposal_cannot_be_rejected_and_a_rejected_one_can_be_accep
     reject(hub, proposal_id)
     accepted = accept(hub, proposal_id)
     assert accepted.is_new
+    with hub.connect() as connection:
+        rejected, last = read_decisions(connection, proposal_id)
+    assert accepted.overruled == rejected
+    assert (rejected.status, rejected.reason) == (ProposalStatus.REJECTED, "không cần")
+    assert (last.status, last.reason) == (ProposalStatus.ACCEPTED, "hay được hỏi")
+    assert accept(hub, proposal_id).overruled is None
     with pytest.raises(ProposalDecidedError, match=accepted.thread_id):
         reject(hub, proposal_id)
 

@@ -14,7 +14,7 @@ import click
 from threadhouse.pipelines.cli_principal import AUDIENCES
 
 if TYPE_CHECKING:
-    from threadhouse.stores.intake_proposals import IntakeProposal
+    from threadhouse.stores.intake_proposals import IntakeDecision, IntakeProposal
 
 STATUSES = ("open", "accepted", "rejected")
 """The words of ``retrieval.question_clusters.ProposalStatus``, which would import numpy to be listed in a help text."""
@@ -75,16 +75,17 @@ def list_all(*, status: str | None, lane: str | None, as_json: bool) -> None:
 @click.argument("proposal_id", type=click.UUID)
 @_as_json
 def show(proposal_id: UUID, *, as_json: bool) -> None:
-    """Show one proposal: what was asked, which units a search found, who decided and why.
+    """Show one proposal: what was asked, which units a search found, every decision with who and why.
 
     Units are shown as far as the proposal's audience sees them now, questions as long as their events hold them.
     """
-    from threadhouse.stores.intake_proposals import read_proposal
+    from threadhouse.stores.intake_proposals import read_decisions, read_proposal
     from threadhouse.stores.migrations import open_database
     from threadhouse.stores.settings import Settings
 
     with open_database(Settings.from_environment()).connect() as connection:
         proposal, units = read_proposal(connection, proposal_id)
+        decisions = read_decisions(connection, proposal_id)
     if as_json:
         document = proposal.to_json() | {
             "candidate_units": [
@@ -94,7 +95,8 @@ def show(proposal_id: UUID, *, as_json: bool) -> None:
                     "title": unit.title,
                 }
                 for unit in units
-            ]
+            ],
+            "decisions": [each.to_json() for each in decisions],
         }
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         return
@@ -103,6 +105,8 @@ def show(proposal_id: UUID, *, as_json: bool) -> None:
         click.echo(f"  asked: {text}")
     for unit in units:
         click.echo(f"  found: {unit.canonical_address}: {unit.title}")
+    for each in decisions:
+        click.echo(f"  {_decision(each)}")
 
 
 @proposals.command()
@@ -115,6 +119,7 @@ def accept(proposal_id: UUID, *, who: str, why: str, title: str | None, as_json:
     """Make a draft thread of a proposal, with the units that were found as proposed members.
 
     Nobody sees it but agents who may read drafts, until somebody publishes it. Accepting again changes nothing.
+    Accepting what was rejected says so; both decisions are kept.
     """
     from threadhouse.stores.intake_proposals import accept_proposal
     from threadhouse.stores.migrations import open_database
@@ -130,6 +135,7 @@ def accept(proposal_id: UUID, *, who: str, why: str, title: str | None, as_json:
                     "members": accepted.members,
                     "signals_acknowledged": accepted.signals_acknowledged,
                     "is_new": accepted.is_new,
+                    "overruled": accepted.overruled.to_json() if accepted.overruled else None,
                 }
             )
         )
@@ -138,6 +144,8 @@ def accept(proposal_id: UUID, *, who: str, why: str, title: str | None, as_json:
             f"Draft thread {accepted.thread_id} with {accepted.members} proposed members; "
             f"{accepted.signals_acknowledged} gaps wait for it."
         )
+        if accepted.overruled:
+            click.echo(f"This overrules: {_decision(accepted.overruled)}")
     else:
         click.echo(f"{proposal_id} was accepted before: thread {accepted.thread_id}.")
 
@@ -159,6 +167,10 @@ def reject(proposal_id: UUID, *, who: str, why: str, as_json: bool) -> None:
         click.echo(json.dumps({"proposal_id": str(proposal_id), "is_new": is_new}))
     else:
         click.echo(f"{proposal_id} {'is' if is_new else 'was'} rejected.")
+
+
+def _decision(decision: IntakeDecision) -> str:
+    return f"{decision.decided_at:%Y-%m-%d %H:%M} UTC {decision.status} by {decision.decided_by}: {decision.reason}"
 
 
 def _line(proposal: IntakeProposal) -> str:

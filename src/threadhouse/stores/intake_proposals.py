@@ -124,6 +124,25 @@ class IntakeProposal:
 
 
 @dataclass(frozen=True, slots=True)
+class IntakeDecision:
+    """What somebody decided about a proposal."""
+
+    status: ProposalStatus
+    decided_at: datetime
+    decided_by: str
+    reason: str
+
+    def to_json(self) -> dict[str, Json]:
+        """For a program; instants as ISO 8601."""
+        return {
+            "status": str(self.status),
+            "decided_at": self.decided_at.isoformat(),
+            "decided_by": self.decided_by,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class IntakeReport:
     """What one refresh did. ``why_not`` says why nothing was grouped; empty when something was."""
 
@@ -144,12 +163,13 @@ class IntakeReport:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedProposal:
-    """What accepting made: a draft thread, or the one that accepting made before."""
+    """What accepting made: a draft thread, or the one that accepting made before. ``overruled``: the rejection that held until then."""
 
     thread_id: str
     members: int
     signals_acknowledged: int
     is_new: bool
+    overruled: IntakeDecision | None = None
 
 
 def refresh_proposals(
@@ -245,6 +265,12 @@ def read_proposal(
     return found[0], _candidates_now(connection, found[0])
 
 
+def read_decisions(connection: Connection[TupleRow], proposal_id: UUID) -> list[IntakeDecision]:
+    """Every decision about a proposal, oldest first; none of one that is unknown."""
+    rows = connection.execute(queries.load("intake_decisions"), {"proposal_id": proposal_id})
+    return [IntakeDecision(ProposalStatus(status), *rest) for status, *rest in rows]
+
+
 def accept_proposal(
     connection: Connection[TupleRow],
     proposal_id: UUID,
@@ -254,6 +280,8 @@ def accept_proposal(
     title: str | None = None,
 ) -> AcceptedProposal:
     """Make a draft thread of a proposal. Nothing holds before the caller's transaction commits; accepting again changes nothing.
+
+    One that was rejected can be accepted: the result says what that overruled, and both decisions are kept.
 
     The thread is internal, a draft and unpublished: only the pipeline and agents who may read drafts see it until somebody
     publishes it. Its units are proposed members. Gaps that the questions made are acknowledged, not closed: a replay closes each
@@ -268,6 +296,9 @@ def accept_proposal(
     proposal, units = read_proposal(connection, proposal_id)
     if status is ProposalStatus.ACCEPTED and proposal.thread_id is not None:
         return AcceptedProposal(proposal.thread_id, 0, 0, is_new=False)
+    overruled = (
+        read_decisions(connection, proposal_id)[-1] if status is ProposalStatus.REJECTED else None
+    )
     thread_id = f"intake-{proposal_id.hex[:12]}"
     members = _write_draft(
         connection,
@@ -294,7 +325,7 @@ def accept_proposal(
             who=who,
             why=f"thread {thread_id} is being written: {why}"[:LONGEST_REASON_CHARS],
         )
-    return AcceptedProposal(thread_id, members, len(signals), is_new=True)
+    return AcceptedProposal(thread_id, members, len(signals), is_new=True, overruled=overruled)
 
 
 def reject_proposal(
