@@ -119,6 +119,15 @@ def test_a_backfill_of_days_that_are_as_they_were_changes_no_figure(
     assert (rates["days_counted"], rates["rows_restated"]) == ("none", 0)
 
 
+def test_a_recount_counts_days_that_are_as_they_were(sample_hub: CommandLine) -> None:
+    before = sample_hub("sql", HITS, "--format", "csv").stdout
+    day = before.splitlines()[1].split(",")[0]
+    done = sample_hub("backfill", "metrics", "--from", day, "--to", day, "--recount", "--json")
+    assert done.returncode == 0, done.stderr
+    rates = json.loads(done.stdout)["assets"]["retrieval_metrics_daily"]
+    assert (rates["days_counted"], rates["rows_restated"]) == (day, 0)
+
+
 def test_a_backfill_counts_a_day_that_no_night_has_counted(sample_hub: CommandLine) -> None:
     done = sample_hub("backfill", "metrics", "--from", "2024-02-29", "--to", "2024-02-29")
     assert done.returncode == 0, done.stderr

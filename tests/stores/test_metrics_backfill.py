@@ -166,3 +166,43 @@ def test_a_backfill_finds_what_no_trigger_saw(database: Database, tmp_path: Path
             "select distinct restated_reason from nao.retrieval_metric_aggregate where revision > 1"
         ).fetchall()
     assert reasons == [("backfill: events of the day were corrected, removed or moved",)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "revision", "reason"),
+    [
+        (
+            "update nao.retrieval_metric_aggregate set numerator = 0, rate = 0, wilson_low = 0 where numerator > 0",
+            2,
+            "recounted by hand",
+        ),
+        ("delete from nao.retrieval_metric_aggregate where numerator > 0", 1, None),
+        (
+            "insert into nao.retrieval_metric_aggregate (local_day, lane, thread_id, metric, numerator) "
+            "values ('2026-01-03', 'customer', 'nobody', 'wrong_thread_rate', 0)",
+            1,
+            None,
+        ),
+    ],
+)
+def test_damaged_rates_are_mended_by_a_recount_alone(
+    database: Database, tmp_path: Path, damage: str, revision: int, reason: str | None
+) -> None:
+    zone, lake = ZoneInfo("UTC"), EventLake(tmp_path)
+    days = days_between(date(2026, 1, 2), date(2026, 1, 4))
+    append_events(database, an_hourly_stream(date(2026, 1, 3)))
+    backfill(database, lake, zone, days)
+    before = figures(database, days)
+    with database.connect() as connection:
+        assert connection.execute(damage.encode()).rowcount
+    backfill(database, lake, zone, days)
+    assert not figures(database, days).equals(before)
+    due = days_due(database, lake, days, recount=True)
+    count_days(database, lake, zone, due)
+    assert (due, figures(database, days).equals(before)) == (tuple(days), True)
+    with database.connect() as connection:
+        told = connection.execute(
+            "select max(revision), max(restated_reason) from nao.retrieval_metric_aggregate"
+        ).fetchone()
+    assert told == (revision, reason)
+    assert count_days(database, lake, zone, due).unchanged == before.height

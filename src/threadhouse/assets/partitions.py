@@ -14,6 +14,9 @@ FIRST_DAY = "2024-01-01"
 CHANGED_DAYS_ONLY: Final = {"threadhouse/changed_days_only": "true"}
 """Run tag of a night, which knows what changed. A run without it was asked for its days, and looks at each of them."""
 
+RECOUNT: Final = {"threadhouse/recount": "true"}
+"""Run tag of a backfill that counts each of its days, also those whose rates were counted from the same events."""
+
 
 def daily(time_zone: str) -> dg.DailyPartitionsDefinition:
     """Local days of ``time_zone``, the day in progress included: its figures are useful before it ends."""

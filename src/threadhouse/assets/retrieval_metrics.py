@@ -13,7 +13,7 @@ import polars as pl
 from dagster._utils.warnings import BetaWarning
 
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
-from threadhouse.assets.partitions import CHANGED_DAYS_ONLY
+from threadhouse.assets.partitions import CHANGED_DAYS_ONLY, RECOUNT
 from threadhouse.assets.source_tables import EVENT_TABLES
 from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import EnvironmentResource, LakeResource, PostgresResource
@@ -116,7 +116,8 @@ def _build_metric_assets(daily: dg.DailyPartitionsDefinition) -> list[dg.AssetsD
         days = partition_days(context)
         with retrying_transient_faults():
             database, events = postgres.open(), lake.open()
-            due = days_due(database, events, days)
+            recount = RECOUNT.items() <= context.run.tags.items()
+            due = days_due(database, events, days, recount=recount)
             report = reporter("Counting days")
             stored = count_days(database, events, environment.settings().zone, due, progress=report)
             shown = read_daily_metrics(database, min(days), max(days), OVERALL)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from threadhouse.assets.partitions import FIRST_DAY
+from threadhouse.assets.partitions import FIRST_DAY, RECOUNT
 from threadhouse.pipelines.job_runs import execute_job
 from threadhouse.pipelines.jobs import METRICS_BACKFILL_JOB
 from threadhouse.pipelines.schedules import range_tags
@@ -72,9 +72,21 @@ def _days(listed: Json) -> str:
 
 
 def backfill_metrics(
-    settings: Settings, first: date, last: date, progress: Callable[[str, int, int], None]
+    settings: Settings,
+    first: date,
+    last: date,
+    progress: Callable[[str, int, int], None],
+    *,
+    recount: bool = False,
 ) -> BackfillSummary:
     """Extract and count every local day of a range in one run. Killed, it keeps what is finished; started again, it goes on.
+
+    Args:
+        settings: Whose hub it is.
+        first: Its first local day.
+        last: Its last local day, part of the range.
+        progress: Told (step, days done, days to do).
+        recount: Count the days that are as they were as well. Started again, it counts those that are finished once more.
 
     Raises:
         ConfigurationError: The range is empty, begins before metrics do, or ends after today.
@@ -93,7 +105,7 @@ def backfill_metrics(
                 settings,
                 METRICS_BACKFILL_JOB,
                 run_id,
-                tags=range_tags((first, last)),
+                tags=range_tags((first, last)) | (RECOUNT if recount else {}),
                 progress=progress,
             )
             figures = {

@@ -41,8 +41,13 @@ def backfill() -> None:
     required=True,
     help="Last local day, YYYY-MM-DD; it is part of the range.",
 )
+@click.option(
+    "--recount",
+    is_flag=True,
+    help="Count every day of the range, also where nothing changed: this mends rates that were damaged or deleted.",
+)
 @_as_json
-def metrics(first: datetime, last: datetime, *, as_json: bool) -> None:
+def metrics(first: datetime, last: datetime, *, recount: bool, as_json: bool) -> None:
     """Hold each day's events against Postgres and count its rates again, all in one run.
 
     Days that are as they were cost a look. What is finished stays when the run is killed; the same command goes on. Figures are
@@ -54,7 +59,9 @@ def metrics(first: datetime, last: datetime, *, as_json: bool) -> None:
 
     settings = Settings.from_environment()
     with open_display() as display:
-        summary = backfill_metrics(settings, first.date(), last.date(), display.report)
+        summary = backfill_metrics(
+            settings, first.date(), last.date(), display.report, recount=recount
+        )
     if as_json:
         click.echo(json.dumps(summary.to_json(), ensure_ascii=False, indent=2))
     else:

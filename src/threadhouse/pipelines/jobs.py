@@ -19,7 +19,7 @@ metrics_backfill = dg.define_asset_job(
     selection=dg.AssetSelection.assets("retrieval_events", "retrieval_metrics_daily"),
     description=(
         "Events and rates of a range of days, in one run: each day is held against Postgres, extracted where it differs, and "
-        "counted where its rates were counted from something else."
+        "counted where its rates were counted from something else; with the tag threadhouse/recount=true everywhere."
     ),
 )
 

@@ -71,7 +71,11 @@ def append_events(database: Database, events: Iterable[RetrievalEvent]) -> int:
 
 
 def days_due(
-    database: Database, lake: EventLake, days: Collection[date] | None = None
+    database: Database,
+    lake: EventLake,
+    days: Collection[date] | None = None,
+    *,
+    recount: bool = False,
 ) -> tuple[date, ...]:
     """Days whose stored rates were counted from other events, or by another rule, than now.
 
@@ -81,6 +85,7 @@ def days_due(
         database: Where the rates are.
         lake: Where the events are.
         days: Answer for these (a day without events is due once); None means every day in the lake.
+        recount: Call every day due that can be counted: rates that somebody damaged leave digest and rule as they were.
     """
     with database.connect() as connection:
         counted = {
@@ -95,7 +100,7 @@ def days_due(
     return tuple(
         day
         for day in sorted(asked)
-        if counted.get(day) != (present.get(day, ""), METRICS_VERSION)
+        if (recount or counted.get(day) != (present.get(day, ""), METRICS_VERSION))
         and (day in present or day >= closed)
     )
 
@@ -153,7 +158,8 @@ def restated_because(
         before: Digest of the events that were counted and the counting rule; None when the day never was.
         after: The same of now.
     """
-    reason = _difference(before, after)
+    # Nobody counts the same events by the same rule twice unless a person asks for it.
+    reason = "recounted by hand" if before == after else _difference(before, after)
     return f"{occasion}: {reason}" if occasion else reason
 
 
