@@ -50,7 +50,7 @@ def test_a_gap_is_listed_shown_taken_over_and_fixed_with_who_and_why(
     taken = migrated("gaps", "acknowledge", gap, "--who", "an", "--why", "looking")
     assert (taken.returncode, taken.stdout) == (0, f"{gap} is acknowledged.\n")
     fixed = json.loads(
-        migrated("gaps", "fix", gap, "--who", "binh", "--why", "units added", "--json").stdout
+        migrated("gaps", "fix", gap, "--who", "binh", "--why", "units\nadded", "--json").stdout
     )
     assert (fixed["changed"], fixed["status"], fixed["change_reason"]) == (
         True,

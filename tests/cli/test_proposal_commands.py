@@ -95,6 +95,26 @@ def test_a_rejected_proposal_says_by_whom_and_why(migrated: CommandLine, proposa
     assert " UTC accepted by an: hay được hỏi\n" in lines
 
 
+def test_no_reason_and_no_question_looks_like_another_line(
+    migrated: CommandLine, proposal_id: str
+) -> None:
+    decide = ("--who", "eve\nforged", "--why", "no\u2028forged line")
+    assert migrated("proposals", "reject", proposal_id, *decide).returncode == 0
+    shown = json.loads(migrated("proposals", "show", proposal_id, "--json").stdout)
+    assert (shown["decided_by"], shown["decision_reason"]) == ("eve forged", "no forged line")
+    with open_database(Settings(threadhouse_home=migrated.home)).connect() as connection:
+        # As an earlier release kept them.
+        connection.execute(
+            "update nao.thread_intake_proposal set decision_reason = %s, queries = %s where proposal_id = %s",
+            ("no\nforged line", ["a\nforged \x1b[2J"], proposal_id),
+        )
+    for command in (("list", "--lane", "customer"), ("show", proposal_id)):
+        lines = migrated("proposals", *command).stdout.splitlines()
+        assert not [line for line in lines if line.startswith("forged")]
+        assert [line for line in lines if line.endswith("eve forged: no forged line")]
+    assert "  asked: a forged <U+001B>[2J" in lines
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -46,7 +46,7 @@ def test_an_event_is_listed_shown_and_closed_with_who_and_why(
     assert (refused.returncode, "who closes it and why" in refused.stderr) == (1, True)
     closed = json.loads(
         migrated(
-            "security", "close", event, "--who", "an", "--why", "label mended", "--json"
+            "security", "close", event, "--who", "an", "--why", "label\nmended", "--json"
         ).stdout
     )
     assert (closed["closed_items"], closed["is_open"]) == (2, False)

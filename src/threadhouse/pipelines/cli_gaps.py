@@ -15,6 +15,7 @@ from uuid import UUID
 import click
 
 from threadhouse.pipelines.cli_principal import AUDIENCES
+from threadhouse.retrieval.text import in_one_line
 
 if TYPE_CHECKING:
     from threadhouse.stores.gap_signals import KnownGap
@@ -112,9 +113,9 @@ def show(gap_id: UUID, *, as_json: bool) -> None:
     for name, value in sorted(gap.evidence.items()):
         click.echo(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
     for each in history:
-        reason = f": {each.reason}" if each.reason else ""
+        reason = f": {in_one_line(each.reason)}" if each.reason else ""
         click.echo(
-            f"  {each.changed_at:%Y-%m-%d %H:%M} UTC {each.status} by {each.changed_by}{reason}"
+            f"  {each.changed_at:%Y-%m-%d %H:%M} UTC {each.status} by {in_one_line(each.changed_by)}{reason}"
         )
 
 
@@ -182,4 +183,5 @@ def _by(gap: KnownGap) -> str:
 
     if gap.status == GapStatus.OPEN:
         return ""
-    return f", by {gap.changed_by}{f': {gap.change_reason}' if gap.change_reason else ''}"
+    reason = f": {in_one_line(gap.change_reason)}" if gap.change_reason else ""
+    return f", by {in_one_line(gap.changed_by)}{reason}"

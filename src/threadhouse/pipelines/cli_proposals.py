@@ -12,6 +12,7 @@ from uuid import UUID
 import click
 
 from threadhouse.pipelines.cli_principal import AUDIENCES
+from threadhouse.retrieval.text import in_one_line
 
 if TYPE_CHECKING:
     from threadhouse.stores.intake_proposals import IntakeDecision, IntakeProposal
@@ -102,9 +103,9 @@ def show(proposal_id: UUID, *, as_json: bool) -> None:
         return
     click.echo(_line(proposal))
     for text in proposal.queries:
-        click.echo(f"  asked: {text}")
+        click.echo(f"  asked: {in_one_line(text)}")
     for unit in units:
-        click.echo(f"  found: {unit.canonical_address}: {unit.title}")
+        click.echo(f"  found: {in_one_line(unit.canonical_address)}: {in_one_line(unit.title)}")
     for each in decisions:
         click.echo(f"  {_decision(each)}")
 
@@ -170,12 +171,13 @@ def reject(proposal_id: UUID, *, who: str, why: str, as_json: bool) -> None:
 
 
 def _decision(decision: IntakeDecision) -> str:
-    return f"{decision.decided_at:%Y-%m-%d %H:%M} UTC {decision.status} by {decision.decided_by}: {decision.reason}"
+    who, why = in_one_line(decision.decided_by), in_one_line(decision.reason)
+    return f"{decision.decided_at:%Y-%m-%d %H:%M} UTC {decision.status} by {who}: {why}"
 
 
 def _line(proposal: IntakeProposal) -> str:
     decided = (
-        f", {proposal.status} by {proposal.decided_by}: {proposal.decision_reason}"
+        f", {proposal.status} by {in_one_line(proposal.decided_by or '')}: {in_one_line(proposal.decision_reason or '')}"
         if proposal.decided_at
         else ""
     )

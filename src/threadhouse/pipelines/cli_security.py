@@ -12,9 +12,11 @@ from uuid import UUID
 
 import click
 
+from threadhouse.retrieval.text import in_one_line
+
 if TYPE_CHECKING:
     from threadhouse.retrieval.leak_canaries import ProbeReport
-    from threadhouse.stores.security_events import SecurityEvent
+    from threadhouse.stores.security_events import QueueItem, SecurityEvent
 
 EXIT_FINDINGS = 3
 
@@ -73,7 +75,7 @@ def show(event_id: UUID, *, as_json: bool) -> None:
     click.echo(_line(record.event))
     for item in record.items:
         closed = (
-            f"closed {item.closed_at:%Y-%m-%d %H:%M} UTC by {item.closed_by}: {item.closing_reason}"
+            f"closed {item.closed_at:%Y-%m-%d %H:%M} UTC by {_closing(item)}"
             if item.closed_at
             else "open"
         )
@@ -103,7 +105,7 @@ def close(event_id: UUID, *, who: str, why: str, as_json: bool) -> None:
     elif closed:
         click.echo(f"Closed {event_id}: {closed} items.")
     else:
-        click.echo(f"{event_id} was closed before, by {event.closed_by}: {event.closing_reason}")
+        click.echo(f"{event_id} was closed before, by {_closing(event)}")
 
 
 @security.command()
@@ -141,8 +143,12 @@ def probe(context: click.Context, *, bait: int | None, as_json: bool) -> None:
         context.exit(EXIT_FINDINGS)
 
 
+def _closing(closed: SecurityEvent | QueueItem) -> str:
+    return f"{in_one_line(closed.closed_by or '')}: {in_one_line(closed.closing_reason or '')}"
+
+
 def _line(event: SecurityEvent) -> str:
-    state = "open" if event.is_open else f"closed by {event.closed_by}: {event.closing_reason}"
+    state = "open" if event.is_open else f"closed by {_closing(event)}"
     times = "once" if event.occurrence_count == 1 else f"{event.occurrence_count:,} times"
     return f"{event.signal_id} {event.cause_key}: {times}, last {event.last_seen_at:%Y-%m-%d %H:%M} UTC, {state}"
 

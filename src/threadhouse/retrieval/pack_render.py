@@ -25,7 +25,7 @@ from threadhouse.retrieval.packs import (
     RelatedLink,
     SuspectLink,
 )
-from threadhouse.retrieval.text import show_unseen
+from threadhouse.retrieval.text import in_one_line, show_unseen
 
 LISTED_AT_MOST = 20
 """Entries of a list that only informs (links, what was left out); the rest is a number. Warnings are never shortened."""
@@ -46,7 +46,6 @@ _FALLBACK_SENTENCES: Mapping[FallbackKind, str] = {
     FallbackKind.EXPLICIT_RAW: "Raw search, as asked for. These are single units, not a thread.",
 }
 _MARKDOWN = regex.compile(r"([\\`*_\[\]<>#|~])")
-_SPACES = regex.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +160,11 @@ def one_line(text: str) -> str:
         >>> one_line("a\n# b [x](y)")
         'a \\# b \\[x\\](y)'
     """
-    return _MARKDOWN.sub(r"\\\1", _plain(text))
-
-
-def _plain(text: str) -> str:
-    # Most texts hold nothing unseen; asking first is twenty times quicker than two substitutions.
-    if text.isprintable() and "  " not in text:
-        return text.strip()
-    return show_unseen(_SPACES.sub(" ", text)).strip()
+    return _MARKDOWN.sub(r"\\\1", in_one_line(text))
 
 
 def _code(text: str) -> str:
-    plain = _plain(text)
+    plain = in_one_line(text)
     if "`" not in plain:
         return f"`{plain}`"
     fence = "`" * (max(map(len, regex.findall("`+", plain))) + 1)

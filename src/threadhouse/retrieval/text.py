@@ -25,6 +25,7 @@ _UNSEEN = regex.compile(
     r"[[\p{Cc}\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\u2028\u2029\U000e0000-\U000e007f]--[\t]]",
     regex.V1,
 )
+_SPACES = regex.compile(r"\s+")
 _GRAPHEME = regex.compile(r"\X")
 # đ and Đ have no decomposition: stripping marks alone leaves "Đieu" for "Điều".
 _STROKED_D = str.maketrans({"đ": "d", "Đ": "D"})
@@ -57,6 +58,18 @@ def show_unseen(text: str) -> str:
     """
     # Most texts hold nothing unseen; asking first is twenty times quicker than a substitution.
     return text if text.isprintable() else _UNSEEN.sub(_name_unseen, text)
+
+
+def in_one_line(text: str) -> str:
+    r"""Text that is one line wherever it is printed, and shows what it holds; any space becomes one space.
+
+    Example:
+        >>> in_one_line(" a\n\u2028 b\x1b")
+        'a b<U+001B>'
+    """
+    if text.isprintable() and "  " not in text:
+        return text.strip()
+    return show_unseen(_SPACES.sub(" ", text)).strip()
 
 
 def hash_text(prepared: str) -> str:

@@ -19,7 +19,7 @@ from psycopg import Connection
 from psycopg.rows import TupleRow, class_row
 from psycopg.types.json import Jsonb
 
-from threadhouse.retrieval.errors import ConfigurationError, GapUnknownError
+from threadhouse.retrieval.errors import GapUnknownError
 from threadhouse.retrieval.gap_signals import (
     OPEN_STATUSES,
     GapKind,
@@ -29,14 +29,13 @@ from threadhouse.retrieval.gap_signals import (
 )
 from threadhouse.retrieval.local_days import day_bounds
 from threadhouse.retrieval.models import Json
-from threadhouse.retrieval.text import is_blank, prepare_text
+from threadhouse.retrieval.who_and_why import check_who_and_why
 from threadhouse.stores import queries
 
 REPLAY = "replay"
 """Who closes and reopens a signal when its questions were asked again."""
 
-LONGEST_REASON_CHARS = 2_000
-"""A paragraph. More belongs into the document that the reason names."""
+_NEEDS = "Changing a gap needs who changes it and why"
 
 MOST_SIGNALS = 100_000
 """What one reading returns at most; a hub with more open causes than this has one cause."""
@@ -192,7 +191,7 @@ def acknowledge_gap(
         signal_id,
         GapStatus.ACKNOWLEDGED,
         (GapStatus.OPEN, GapStatus.REOPENED),
-        *_who_and_why(who, why),
+        *check_who_and_why(_NEEDS, who, why),
     )
 
 
@@ -205,7 +204,13 @@ def fix_gap(connection: Connection[TupleRow], signal_id: UUID, *, who: str, why:
         ConfigurationError: Who or why is missing, or the reason is a whole document.
         GapUnknownError: There is none with this id.
     """
-    return _change(connection, signal_id, GapStatus.FIXED, OPEN_STATUSES, *_who_and_why(who, why))
+    return _change(
+        connection,
+        signal_id,
+        GapStatus.FIXED,
+        OPEN_STATUSES,
+        *check_who_and_why(_NEEDS, who, why),
+    )
 
 
 def close_after_replay(
@@ -272,14 +277,6 @@ def _change(
     else:
         read_gap(connection, signal_id)
     return changed
-
-
-def _who_and_why(who: str, why: str) -> tuple[str, str]:
-    who, why = prepare_text(who).strip(), prepare_text(why).strip()
-    if is_blank(who) or is_blank(why) or len(why) > LONGEST_REASON_CHARS:
-        message = f"Changing a gap needs who changes it and why, in 1 to {LONGEST_REASON_CHARS:,} characters."
-        raise ConfigurationError(message)
-    return who, why
 
 
 def _gaps(

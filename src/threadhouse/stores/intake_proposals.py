@@ -49,6 +49,7 @@ from threadhouse.retrieval.question_clusters import (
     propose_title,
 )
 from threadhouse.retrieval.text import is_blank, prepare_text
+from threadhouse.retrieval.who_and_why import LONGEST_REASON_CHARS, check_who_and_why
 from threadhouse.stores import queries
 from threadhouse.stores.gap_signals import acknowledge_gap
 from threadhouse.stores.knowledge import KnowledgeReader
@@ -64,10 +65,9 @@ RECENT_QUERIES = 20_000
 PROPOSAL_NAMESPACE = UUID("4f0c9f58-5d0c-5a43-9f0e-2a6f7b1f9d33")
 """Namespace of proposal ids, so that the same cause is the same proposal on every machine."""
 
-LONGEST_REASON_CHARS = 2_000
-"""A paragraph. More belongs into the document that the reason names."""
-
 LONGEST_TITLE_CHARS = 300
+
+_NEEDS = "Deciding a proposal needs who decides and why"
 
 _NOT_OURS_TO_WRITE = (
     psycopg.errors.ObjectNotInPrerequisiteState,
@@ -163,7 +163,7 @@ class IntakeReport:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedProposal:
-    """What accepting made: a draft thread, or the one that accepting made before. ``overruled``: the rejection that held until then."""
+    """What accepting made: a draft thread, or the one that accepting made before. ``overruled``: the rejection until then."""
 
     thread_id: str
     members: int
@@ -291,7 +291,7 @@ def accept_proposal(
         ProposalUnknownError: There is none with this id.
         ConfigurationError: Who or why is missing, the title cannot be one, or threads cannot be written here.
     """
-    who, why = _who_and_why(who, why)
+    who, why = check_who_and_why(_NEEDS, who, why)
     status = _lock(connection, proposal_id)
     proposal, units = read_proposal(connection, proposal_id)
     if status is ProposalStatus.ACCEPTED and proposal.thread_id is not None:
@@ -338,7 +338,7 @@ def reject_proposal(
         ProposalDecidedError: It was accepted; its thread is there.
         ConfigurationError: Who or why is missing.
     """
-    who, why = _who_and_why(who, why)
+    who, why = check_who_and_why(_NEEDS, who, why)
     status = _lock(connection, proposal_id)
     if status is ProposalStatus.REJECTED:
         return False
@@ -557,11 +557,3 @@ def _title(text: str) -> str:
         message = f"A thread needs a title of 1 to {LONGEST_TITLE_CHARS} characters; give one with --title."
         raise ConfigurationError(message)
     return title
-
-
-def _who_and_why(who: str, why: str) -> tuple[str, str]:
-    who, why = prepare_text(who).strip(), prepare_text(why).strip()
-    if is_blank(who) or is_blank(why) or len(why) > LONGEST_REASON_CHARS:
-        message = f"Deciding a proposal needs who decides and why, in 1 to {LONGEST_REASON_CHARS:,} characters."
-        raise ConfigurationError(message)
-    return who, why

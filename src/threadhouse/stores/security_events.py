@@ -19,9 +19,9 @@ from psycopg import Connection
 from psycopg.rows import TupleRow, class_row
 from psycopg.types.json import Jsonb
 
-from threadhouse.retrieval.errors import ConfigurationError, SecurityEventUnknownError
+from threadhouse.retrieval.errors import SecurityEventUnknownError
 from threadhouse.retrieval.models import Json
-from threadhouse.retrieval.text import is_blank, prepare_text
+from threadhouse.retrieval.who_and_why import check_who_and_why
 from threadhouse.stores import queries
 
 EVENT_NAMESPACE = UUID("c0f2a9d4-3f0e-5d5e-9d0b-7d6f1f6f5a21")
@@ -29,9 +29,6 @@ EVENT_NAMESPACE = UUID("c0f2a9d4-3f0e-5d5e-9d0b-7d6f1f6f5a21")
 
 SHOWN_ENTRIES = 50
 """Occurrences that are shown of one event, newest first."""
-
-LONGEST_REASON_CHARS = 2_000
-"""A paragraph. More belongs into the document that the reason names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +179,7 @@ def close_security_event(
         ConfigurationError: Who or why is missing, or the reason is a whole document.
         SecurityEventUnknownError: There is none with this id.
     """
-    who, why = prepare_text(who).strip(), prepare_text(why).strip()
-    if is_blank(who) or is_blank(why) or len(why) > LONGEST_REASON_CHARS:
-        message = f"Closing a security event needs who closes it and why, in 1 to {LONGEST_REASON_CHARS:,} characters."
-        raise ConfigurationError(message)
+    who, why = check_who_and_why("Closing a security event needs who closes it and why", who, why)
     read_security_event(connection, signal_id)
     row = connection.execute(
         queries.load("security_event_close"), {"signal_id": signal_id, "who": who, "why": why}
