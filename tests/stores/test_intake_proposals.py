@@ -391,6 +391,40 @@ def test_an_accepted_proposal_cannot_be_rejected_and_a_rejected_one_can_be_accep
         reject(hub, proposal_id)
 
 
+def test_of_two_who_decide_at_once_neither_decision_is_lost(
+    hub: Database, proposal_id: UUID
+) -> None:
+    def turn_down() -> bool:
+        try:
+            return reject(hub, proposal_id)
+        except ProposalDecidedError:
+            return False
+
+    with ThreadPoolExecutor(2) as pool:
+        rejecting = pool.submit(turn_down)
+        accepted = pool.submit(accept, hub, proposal_id).result()
+        was_rejected = rejecting.result()
+    with hub.connect() as connection:
+        kept = [each.status for each in read_decisions(connection, proposal_id)]
+    assert kept == [ProposalStatus.REJECTED] * was_rejected + [ProposalStatus.ACCEPTED]
+    assert (accepted.overruled is not None) == was_rejected
+
+
+def test_decisions_of_an_earlier_release_are_kept(hub: Database, proposal_id: UUID) -> None:
+    reject(hub, proposal_id)
+    change(hub, "drop table nao.intake_decision")
+    migration = ROOT / "src/threadhouse/sql/migrations/0020_intake_decisions.sql"
+    with hub.connect() as connection:
+        connection.execute(migration.read_bytes())
+        (kept,) = read_decisions(connection, proposal_id)
+    assert (kept.status, kept.decided_by, kept.reason) == (
+        ProposalStatus.REJECTED,
+        "an",
+        "không cần",
+    )
+    assert kept.decided_at == the_proposal(hub).decided_at
+
+
 def test_a_unit_that_the_lane_lost_sight_of_is_neither_shown_nor_a_member(
     hub: Database, proposal_id: UUID
 ) -> None:
