@@ -47,8 +47,9 @@ STATE_FILE: Final = ".extracted.json"
 MEMORY_LIMIT: Final = "900MB"
 """What DuckDB may hold before it goes on in files. With Python and polars beside it a process stays below 1.5 GB."""
 
-BATCH_ROWS: Final = 3_000_000
-"""Days are counted together up to this many events: a call costs as much as thousands of rows, and so many still fit."""
+BATCH_ROWS: Final = 10_000_000
+"""Days are counted together up to this many events. At 3 million a year of 50 took 2.4 times as long as all of it at once, at 10
+million a year of 30 takes 1.4 times as long; memory stays below 500 MB."""
 
 
 FAULTS_NAMED: Final = 1_000
