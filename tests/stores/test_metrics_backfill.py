@@ -138,7 +138,10 @@ def test_a_killed_backfill_goes_on_where_it_was(
 
 
 def test_a_backfill_finds_what_no_trigger_saw(database: Database, tmp_path: Path) -> None:
-    """Somebody who restores or repairs with triggers switched off leaves no trace; a look at every day does not need one."""
+    """Somebody who restores or repairs with triggers switched off leaves no trace; a look at every day does not need one.
+
+    A night may find it or not: it looks again at what other transactions that were open then could have changed.
+    """
     zone, lake, days = ZoneInfo("UTC"), EventLake(tmp_path), [date(2026, 1, 1)]
     asked = RetrievalEvent.model_validate(
         {
@@ -155,7 +158,6 @@ def test_a_backfill_finds_what_no_trigger_saw(database: Database, tmp_path: Path
     with database.connect() as connection:
         connection.execute("set local session_replication_role = 'replica'")
         connection.execute("update nao.retrieval_metric_event set lane = 'customer'")
-    assert extract_days(database, lake, zone, days).days_written == ()
     backfill(database, lake, zone, days)
     restated = figures(database, days).filter(
         (pl.col("metric") == "thread_hit_rate") & (pl.col("lane") == "customer")
