@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -88,6 +89,15 @@ def test_the_same_model_opens_twice_in_one_process(
     embedder: FastembedEmbedder, single_thread_embedder: FastembedEmbedder
 ) -> None:
     assert single_thread_embedder.space == embedder.space
+
+
+def test_opening_a_model_leaves_nothing_outside_the_home(
+    model_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FASTEMBED_CACHE_PATH", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    open_embedder(model_home, threads=1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_vector_depends_neither_on_its_batch_nor_on_threads(

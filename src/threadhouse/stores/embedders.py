@@ -607,6 +607,8 @@ def _load_model(name: str, directory: Path, threads: int | None) -> TextEmbeddin
         model = TextEmbedding(
             name,
             specific_model_path=str(directory),
+            # Else fastembed makes an empty folder among the temporary files.
+            cache_dir=str(directory),
             threads=threads,
             providers=["CPUExecutionProvider"],
             local_files_only=True,
