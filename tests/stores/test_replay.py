@@ -23,10 +23,9 @@ from threadhouse.retrieval.gap_signals import GapKind
 from threadhouse.retrieval.models import Audience, Collection
 from threadhouse.retrieval.packs import FallbackKind
 from threadhouse.retrieval.query_keeping import QueryTextMode, QuestionKeeper
+from threadhouse.retrieval.replay import GapReplayReport, PublishedReplay
 from threadhouse.serving.query_events import new_query_id
 from threadhouse.serving.replay import (
-    GapReplayReport,
-    PublishedReplay,
     find_candidate_units,
     replay_before_switch,
     replay_gaps,

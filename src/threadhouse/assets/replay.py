@@ -16,9 +16,9 @@ from pydantic import Field
 from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
 from threadhouse.assets.thread_centroids import thread_centroids
 from threadhouse.assets.thread_health import thread_health
-from threadhouse.resources.replays import PublishedReplay, Replays
+from threadhouse.resources.replays import Replays
 from threadhouse.resources.stores import EmbedderResource, EnvironmentResource, PostgresResource
-from threadhouse.retrieval.replay import Change, Loss, ReplayVerdict
+from threadhouse.retrieval.replay import Change, Loss, PublishedReplay, ReplayVerdict
 
 LOSS_CHECK = "no_question_lost_its_answer"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from threadhouse.retrieval.models import Audience
     from threadhouse.retrieval.question_clusters import CandidateUnit
-    from threadhouse.serving.replay import GapReplayReport, PublishedReplay
+    from threadhouse.retrieval.replay import GapReplayReport, PublishedReplay
     from threadhouse.stores.embedding_cache import CachedEmbedder
     from threadhouse.stores.postgres import Database
     from threadhouse.stores.settings import Settings

@@ -9,37 +9,10 @@ from typing import Protocol
 
 from threadhouse.retrieval.models import Audience
 from threadhouse.retrieval.question_clusters import CandidateUnit
-from threadhouse.retrieval.replay import ReplayVerdict
+from threadhouse.retrieval.replay import GapReplayReport, PublishedReplay
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
-
-
-class PublishedReplay(Protocol):
-    """What came of asking recent questions of what readers have."""
-
-    @property
-    def verdict(self) -> ReplayVerdict | None:
-        """None when nothing was asked."""
-        ...
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether too much was lost and nobody had accepted it."""
-        ...
-
-    @property
-    def why_not(self) -> str:
-        """Why nothing was asked; empty when something was."""
-        ...
-
-
-class GapReplay(Protocol):
-    """What came of asking the questions of gaps again."""
-
-    def figures(self) -> dict[str, int]:
-        """Every number by its name."""
-        ...
 
 
 class Replays(Protocol):
@@ -70,7 +43,7 @@ class Replays(Protocol):
 
     def of_gaps(
         self, settings: Settings, database: Database, embedder: CachedEmbedder
-    ) -> GapReplay:
+    ) -> GapReplayReport:
         """Questions of gaps that somebody called fixed, or whose answer may have come."""
         ...
 

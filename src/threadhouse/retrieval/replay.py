@@ -1,6 +1,6 @@
 """Recent questions asked again: what changed about their answers, and which of them lost what they had.
 
-Belongs here: what an answer is reduced to, what counts as a change and as a loss, when losses are too many.
+Belongs here: what an answer is reduced to, what counts as a change and as a loss, when losses are too many, what is reported.
 Does not belong here: asking (serving.replay), which questions and where answers are kept (stores.replay).
 
 docs/replay.md has the table of changes and losses, for those who have to decide.
@@ -9,7 +9,7 @@ docs/replay.md has the table of changes and losses, for those who have to decide
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from uuid import UUID
 
@@ -185,6 +185,32 @@ class ReplayVerdict:
             f"more than {self.loss_share_limit:.0%} stops the run. Look at them with threadhouse replay show, mend the hub and "
             "run again, or run threadhouse nightly --accept-losses (in the UI: accept_losses) if this is what was meant."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedReplay:
+    """What came of replaying the published state.
+
+    ``verdict`` is None when nothing was asked; ``why_not`` then says why. ``is_stopped`` is only ever true with a verdict.
+    """
+
+    verdict: ReplayVerdict | None
+    is_stopped: bool = False
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GapReplayReport:
+    """Gaps whose questions were asked again: how many were closed, reopened, left as they were, and could not be asked."""
+
+    closed: int = 0
+    reopened: int = 0
+    unchanged: int = 0
+    without_text: int = 0
+
+    def figures(self) -> dict[str, int]:
+        """Every number by its name."""
+        return asdict(self)
 
 
 def judge_replay(

@@ -16,7 +16,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from threadhouse.retrieval.audience import lane_principal
@@ -33,6 +32,8 @@ from threadhouse.retrieval.ports import VectorSearcher
 from threadhouse.retrieval.question_clusters import CandidateUnit
 from threadhouse.retrieval.replay import (
     BY_THREAD,
+    GapReplayReport,
+    PublishedReplay,
     ReplayAnswer,
     ReplayQuestion,
     ReplayVerdict,
@@ -67,32 +68,6 @@ REPLAY_CONNECTIONS = 2
 
 UNITS_PER_QUESTION = 10
 """Units that a search names for one question of a proposal: what a reader got instead of a thread."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedReplay:
-    """What came of replaying the published state.
-
-    ``verdict`` is None when nothing was asked; ``why_not`` then says why. ``is_stopped`` is only ever true with a verdict.
-    """
-
-    verdict: ReplayVerdict | None
-    is_stopped: bool = False
-    why_not: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GapReplayReport:
-    """Gaps whose questions were asked again: how many were closed, reopened, left as they were, and could not be asked."""
-
-    closed: int = 0
-    reopened: int = 0
-    unchanged: int = 0
-    without_text: int = 0
-
-    def figures(self) -> dict[str, int]:
-        """Every number by its name."""
-        return asdict(self)
 
 
 def replay_before_switch(
