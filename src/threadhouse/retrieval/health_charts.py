@@ -34,7 +34,6 @@ _EMPTY = re.compile(
 _FONT = re.compile(r' font-family="[^"]*"')
 _SECONDS_IN = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
-
 _LAYOUT: Final[Mapping[str, Any]] = {
     "width": WIDTH,
     "height": HEIGHT,
@@ -42,6 +41,8 @@ _LAYOUT: Final[Mapping[str, Any]] = {
     "autosize": {"type": "fit", "contains": "padding"},
     "background": "transparent",
     "config": {
+        # Vega would word every mark for screen readers, and the page says it in the drawing's description.
+        "aria": False,
         "view": {"stroke": None},
         "axis": {
             "labelColor": "var(--soft)",
