@@ -399,6 +399,16 @@ def test_nothing_to_switch_to_asks_nothing(house: ContentHouse) -> None:
 
 
 @pytest.mark.usefixtures("own_house")
+def test_no_question_is_asked_where_the_settings_want_none(
+    house: ContentHouse, settings: Settings, service: RetrievalService
+) -> None:
+    service.answer("T/1", CUSTOMER)
+    asking_none = settings.model_copy(update={"replay_questions": 0})
+    gate(house, asking_none)(lambda _: pytest.fail("pointers were moved for nobody"))
+    assert replay(house, asking_none).why_not == "REPLAY_QUESTIONS is 0"
+    assert house.rows("select count(*) from nao.replay_run")[0][0] == 0
+
+
 def test_what_was_asked_before_the_switch_is_not_asked_again_after_it(
     house: ContentHouse, settings: Settings, service: RetrievalService
 ) -> None:

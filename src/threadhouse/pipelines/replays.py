@@ -32,10 +32,9 @@ class QueryPathReplays:
         """Recent questions, of what is about to be switched to. Raises ReplayLossError."""
         from threadhouse.serving.replay import replay_before_switch
 
-        if settings.replay_questions:
-            replay_before_switch(
-                settings, database, embedder, move_pointers, accept_losses=accept_losses
-            )
+        replay_before_switch(
+            settings, database, embedder, move_pointers, accept_losses=accept_losses
+        )
 
     def of_what_is_published(
         self,

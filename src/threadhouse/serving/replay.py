@@ -78,7 +78,7 @@ def replay_before_switch(
     *,
     accept_losses: bool,
 ) -> None:
-    """Ask recent questions of what is about to be switched to.
+    """Ask recent questions of what is about to be switched to; none when REPLAY_QUESTIONS is 0.
 
     Args:
         move_pointers: Does to the database that it is given what the switch will do.
@@ -87,6 +87,8 @@ def replay_before_switch(
     Raises:
         ReplayLossError: Too many would lose their answer; nothing was switched.
     """
+    if settings.replay_questions == 0:
+        return
     started, keeper = time.monotonic(), open_question_keeper(settings)
     with _open_searcher(settings) as searcher, discarded_transaction(database) as inside:
         with inside.connect() as connection:
