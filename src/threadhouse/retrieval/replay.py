@@ -48,7 +48,7 @@ class ReplayAnswer:
 
     Attributes:
         units: ``address@revision``, in the order of the pack.
-        top_unit: Address or id of the best hit of the search, whichever thread answers; None when it found nothing.
+        top_unit: Owner of the best hit of the search, a unit or a document, whichever thread answers; None when it found nothing.
     """
 
     path: ResolutionPath
@@ -224,7 +224,7 @@ def judge_replay(
 
     Args:
         old: By question key; those that were never asked before are missing.
-        new: By question key.
+        new: By question key; every one of ``questions``.
         loss_share_limit: 0 to 1.
         gone: Threads that answered before and that the lane does not see any more.
     """
@@ -236,7 +236,6 @@ def judge_replay(
             is_old_thread_gone=before is not None and (question.lane, before.thread_id) in gone,
         )
         for question in questions
-        if question.question_key in new
     )
     return ReplayVerdict(outcomes, loss_share_limit)
 
