@@ -43,7 +43,6 @@ from threadhouse.serving.query_events import resolution_path
 from threadhouse.serving.retrieval_service import Answer, Mode, QueryEmbedder, RetrievalService
 from threadhouse.stores.discarded_transaction import discarded_transaction
 from threadhouse.stores.gap_replays import GapQuestion, due_gap_questions, settle_gap
-from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.leased_connections import LeasedConnections, QuestionConnections
 from threadhouse.stores.live_owners import Connections
 from threadhouse.stores.postgres import Database
@@ -57,6 +56,7 @@ from threadhouse.stores.replay import (
     promote_replay,
     recent_questions,
     state_digest,
+    threads_in_sight,
     write_replay,
 )
 from threadhouse.stores.settings import Settings
@@ -267,14 +267,10 @@ def _gone(
         before = old.get(question.question_key)
         if before is not None and before.thread_id is not None:
             answered[question.lane].add(before.thread_id)
-    with connections() as connection:
-        policy = KnowledgeReader(connection).policy()
-    signals = PostgresThreadSignals(connections)
     return frozenset(
         (lane, thread)
         for lane, threads in answered.items()
-        for thread in threads
-        - signals.surroundings([], sorted(threads), lane_principal(lane), policy).facts.keys()
+        for thread in threads - threads_in_sight(connections, lane, threads)
     )
 
 

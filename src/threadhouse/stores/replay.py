@@ -8,7 +8,8 @@ The text of a question is personal: it stays with its event and is read from the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -34,6 +35,7 @@ from threadhouse.retrieval.replay import (
 )
 from threadhouse.stores import queries
 from threadhouse.stores.knowledge import KnowledgeReader
+from threadhouse.stores.live_owners import Connections
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 
@@ -269,6 +271,17 @@ def require_replay(database: Database, replay_id: UUID | None) -> ReplayRecord:
     return record
 
 
+def threads_in_sight(
+    connections: Connections, lane: Audience, thread_ids: Collection[ThreadId]
+) -> AbstractSet[ThreadId]:
+    """Those of some threads that the lane sees at this moment."""
+    with connections() as connection:
+        policy = KnowledgeReader(connection).policy()
+    signals = PostgresThreadSignals(connections)
+    around = signals.surroundings([], sorted(thread_ids), lane_principal(lane), policy)
+    return around.facts.keys()
+
+
 def _row(outcome: ReplayOutcome) -> dict[str, Json]:
     question, old, new = outcome.question, outcome.old, outcome.new
     return {
@@ -304,10 +317,7 @@ def _as_seen_by(
 ) -> tuple[ReplayedQuestion, ...]:
     """Without texts and units, and with threads only as far as the lane sees them at this moment."""
     named = {t for r in results for t in (r.old_thread_id, r.new_thread_id) if t is not None}
-    with database.connect() as connection:
-        policy = KnowledgeReader(connection).policy()
-    signals = PostgresThreadSignals(database.connect)
-    seen = signals.surroundings([], sorted(named), lane_principal(lane), policy).facts
+    seen = threads_in_sight(database.connect, lane, named)
     return tuple(
         replace(
             r,
