@@ -7,8 +7,8 @@ Does not belong here: what is copied (whoever asks), where it goes.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from psycopg import sql
 
@@ -16,6 +16,7 @@ from threadhouse.retrieval.errors import StoreUnreachableError
 from threadhouse.stores import queries
 
 if TYPE_CHECKING:
+    from adbc_driver_manager import AdbcStatement
     from psycopg import Connection
     from psycopg.rows import TupleRow
 
@@ -33,10 +34,26 @@ class ArrowStream(Protocol):
         ...
 
 
+# What is asked of the driver, whose own signatures are typed in part only.
+
+
+class _Cursor(Protocol):
+    @property
+    def adbc_statement(self) -> AdbcStatement: ...
+
+    def execute(self, operation: str) -> object: ...
+
+    def fetch_arrow(self) -> ArrowStream: ...
+
+
+class _Connection(Protocol):
+    def cursor(self) -> AbstractContextManager[_Cursor]: ...
+
+
 class ArrowCopies:
     """Opens streams on a connection of its own, which sees what another one sees."""
 
-    def __init__(self, connection: Connection[TupleRow], copying: Any) -> None:  # noqa: ANN401  # the driver's types are partial
+    def __init__(self, connection: Connection[TupleRow], copying: _Connection) -> None:
         self._connection = connection
         self._copying = copying
 
@@ -88,8 +105,7 @@ def arrow_copies(
     from adbc_driver_manager import Error
     from adbc_driver_postgresql import dbapi  # pyright: ignore[reportMissingTypeStubs]
 
-    # Its signatures are typed in part only.
-    connect = cast("Callable[[str], Any]", dbapi.connect)
+    connect = cast("Callable[[str], AbstractContextManager[_Connection]]", dbapi.connect)
     exported = connection.execute(queries.load("snapshot_export")).fetchone()
     try:
         with connect(database.conninfo) as copying:
