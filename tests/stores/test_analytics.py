@@ -66,13 +66,12 @@ def ask(lake: EventLake, statement: str, cut: Cut | None = None) -> list[tuple[A
 
 
 def test_rates_are_those_of_postgres(warehouse: Database, lake: EventLake) -> None:
-    columns = "local_day, lane, thread_id, metric, numerator, denominator, rate, wilson_low, target, revision"
+    columns = "select local_day, lane, thread_id, metric, numerator, denominator, rate, wilson_low, target, revision "
     with warehouse.connect() as connection:
         stored = connection.execute(
-            "select local_day, lane, thread_id, metric, numerator, denominator, rate, wilson_low, target, revision "
-            "from nao.retrieval_metric_aggregate order by 1, 2, 3, 4"
+            columns + "from nao.retrieval_metric_aggregate order by 1, 2, 3, 4"
         ).fetchall()
-    assert ask(lake, f"select {columns} from daily_rates order by 1, 2, 3, 4") == stored  # noqa: S608
+    assert ask(lake, columns + "from daily_rates order by 1, 2, 3, 4") == stored
 
 
 def test_queries_add_up_to_the_rates(warehouse: Database, lake: EventLake) -> None:
