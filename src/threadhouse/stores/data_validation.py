@@ -21,6 +21,7 @@ from psycopg.types.json import Jsonb
 
 from threadhouse.retrieval.data_expectations import (
     EXPECTATIONS_VERSION,
+    Expectation,
     Suite,
     SuiteName,
     suite_of,
@@ -94,7 +95,7 @@ def judge_suite(stores: ProductStores, home: Path, name: SuiteName) -> SuiteVerd
             docs=docs if docs.is_file() else None,
         )
     outcome = run_suite(suite, facts)
-    broken = _broken(suite, outcome)
+    broken = _broken(outcome)
     seconds = time.monotonic() - started
     judged_at = _keep(stores, suite, {part: states[part] for part in due}, outcome, broken, seconds)
     docs = build_docs(home, read_outcomes(stores))
@@ -133,21 +134,20 @@ def run_suite(suite: Suite, facts: Sequence[Mapping[str, Fact]]) -> dict[str, An
     return cast("dict[str, Any]", result.to_json_dict())
 
 
-def _broken(suite: Suite, outcome: Mapping[str, Any]) -> tuple[BrokenExpectation, ...]:
+def _broken(outcome: Mapping[str, Any]) -> tuple[BrokenExpectation, ...]:
     """Expectations that do not hold, or that could not be judged at all."""
     found: list[BrokenExpectation] = []
-    by_parameters = {(e.kind, _plain(e.parameters)): e for e in suite.expectations}
     for result in outcome["results"]:
         if result["success"]:
             continue
         config = result["expectation_config"]
-        known = by_parameters.get((config["type"], _plain(config["kwargs"])))
+        judged = Expectation(config["type"], config["notes"], config["kwargs"])
         places: list[dict[str, Any]] = result["result"].get("partial_unexpected_index_list") or []
         found.append(
             BrokenExpectation(
-                kind=config["type"],
-                subject=known.subject if known else "",
-                meaning=str(config.get("notes") or config["type"]),
+                kind=judged.kind,
+                subject=judged.subject,
+                meaning=judged.meaning,
                 count=int(result["result"].get("unexpected_count") or 0),
                 where=tuple(
                     ", ".join(f"{name} {value}" for name, value in place.items())
@@ -156,17 +156,6 @@ def _broken(suite: Suite, outcome: Mapping[str, Any]) -> tuple[BrokenExpectation
             )
         )
     return tuple(found)
-
-
-def _plain(parameters: Mapping[str, Any]) -> str:
-    """Parameters as one comparable line, whatever kind of number they were read as."""
-    return repr(
-        sorted(
-            (name, float(value) if type(value) is int else value)
-            for name, value in parameters.items()
-            if name != "batch_id"
-        )
-    )
 
 
 def _passed_states(stores: ProductStores, name: SuiteName) -> dict[str, str]:
