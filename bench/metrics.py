@@ -273,15 +273,9 @@ def _floor(_database: Database, lake: EventLake, files: str) -> dict[str, Any]:
         ]
         for part in ("queries", "suggestions")
     }
-    # A query without a thread makes a second row of (day, no thread); the whole day's is the larger one.
-    by_day: dict[date, dict[str, Any]] = {}
-    for row in total["queries"]:
-        known = by_day.setdefault(row["local_day"], row)
-        if row["queries"] > known["queries"]:
-            by_day[row["local_day"]] = row
     return {
-        "queries": sum(row["queries"] for row in by_day.values()),
-        "hits": sum(row["hits"] for row in by_day.values()),
+        "queries": sum(row["queries"] for row in total["queries"]),
+        "hits": sum(row["hits"] for row in total["queries"]),
         "suggestions": sum(row["queries"] for row in total["suggestions"]),
         "memory_limit": MEMORY_LIMIT,
         "events": _events_in(lake, files),

@@ -17,7 +17,7 @@ with event as materialized
 ( select query_id, thread_id, bool_or(type = 'rejection') as rejected, max(lane) as lane
   from event where type in ('suggestion', 'rejection') group by query_id, thread_id having bool_or(type = 'suggestion') )
 , counted as
-( select lane, thread 
+( select lane, thread
      , count(*) as queries
      , count(*) filter (where path = 'thread') as hits
      , count(*) filter (where path = 'fallback') as fallbacks
@@ -31,7 +31,6 @@ with event as materialized
      , count(*) filter (where pack and noisy) as pack_noisy
      , count(*) filter (where pack) as packs
      , count(*) filter (where pack and extra) as searched
-
   from query group by grouping sets ((), (lane), (thread), (lane, thread)) )
 , told as
 ( select lane, thread_id, count(*), count(*) filter (where rejected)
