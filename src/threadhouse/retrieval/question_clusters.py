@@ -330,12 +330,12 @@ def _best_match(cluster: QuestionCluster, known: Sequence[KnownProposal]) -> Kno
     keys = cluster.question_keys
     matches: list[tuple[bool, int, str, KnownProposal]] = []
     for proposal in known:
+        if proposal.lane is not cluster.lane:
+            continue
         common = len(keys & proposal.question_keys)
         smaller = min(len(keys), len(proposal.question_keys))
         is_same_middle = proposal.cause_key == cluster.medoid.question_key
-        if proposal.lane is cluster.lane and (
-            is_same_middle or (common and common >= BELONGS_SHARE * smaller)
-        ):
+        if is_same_middle or (common and common >= BELONGS_SHARE * smaller):
             is_open = proposal.status is ProposalStatus.OPEN
             matches.append((is_open, -common, str(proposal.proposal_id), proposal))
     return min(matches, key=lambda match: match[:3])[3] if matches else None

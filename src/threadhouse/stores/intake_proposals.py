@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, cast
 from uuid import UUID, uuid5
 
 import numpy as np
 import psycopg
+from numpy.typing import NDArray
 from psycopg import Connection
 from psycopg.rows import TupleRow, dict_row
 
@@ -29,7 +30,7 @@ from threadhouse.retrieval.errors import (
     QueryTooLongError,
 )
 from threadhouse.retrieval.lanes import sight_of, unit_labels
-from threadhouse.retrieval.models import Audience, InformationUnit, Json, UnitId, Vectors
+from threadhouse.retrieval.models import Audience, InformationUnit, Json, UnitId
 from threadhouse.retrieval.ports import Embedder
 from threadhouse.retrieval.query_keeping import QuestionKeeper
 from threadhouse.retrieval.query_text import QueryLanguage, prepare_query
@@ -383,10 +384,10 @@ def _digest(questions: Sequence[UnansweredQuestion], policy: IntakePolicy) -> st
 
 def _embed(
     questions: Sequence[UnansweredQuestion], embedder: Embedder
-) -> tuple[list[UnansweredQuestion], np.ndarray[Any, np.dtype[np.float32]]]:
+) -> tuple[list[UnansweredQuestion], NDArray[np.float32]]:
     """Questions with their languages, and a row of length 1 for each. What is too long for a question is left out."""
     kept: list[UnansweredQuestion] = []
-    rows: list[Vectors] = []
+    rows: list[NDArray[np.float32]] = []
     for question in questions:
         try:
             prepared = prepare_query(question.text, embedder.embed_query)
@@ -395,15 +396,9 @@ def _embed(
         language = str(prepared.language)
         if prepared.language is QueryLanguage.VIETNAMESE_UNMARKED:
             language = str(QueryLanguage.VIETNAMESE)
-        kept.append(
-            UnansweredQuestion(
-                question.question_key, question.lane, question.text, language, question.askings
-            )
-        )
-        rows.append(prepared.vector)
-    if not rows:
-        return [], np.zeros((0, embedder.space.dim), np.float32)
-    return kept, np.concatenate([row.data for row in rows]).astype(np.float32)
+        kept.append(replace(question, language=language))
+        rows.append(prepared.vector.data)
+    return kept, np.concatenate([np.zeros((0, embedder.space.dim), np.float32), *rows])
 
 
 def _outcome(cluster: QuestionCluster, proposal: KnownProposal | None, policy: IntakePolicy) -> str:
