@@ -14,9 +14,12 @@ import shutil
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from threadhouse.retrieval.data_expectations import SUITES, Suite
+
+if TYPE_CHECKING:
+    from great_expectations import ExpectationSuite
 
 DOCS_FOLDER: Final = "data_docs"
 
@@ -58,7 +61,7 @@ def build_docs(home: Path, outcomes: Mapping[str, Mapping[str, Any]]) -> Path:
     return target / "index.html"
 
 
-def open_context(docs: Path | None = None) -> Any:  # noqa: ANN401 - a type whose import takes seconds
+def open_context(docs: Path | None = None) -> Any:  # noqa: ANN401 - its type leaves types of its methods unknown
     """A context that keeps everything in memory, and pages in ``docs``."""
     # Read while it is imported. Without it, a first call of every run goes to the makers' server.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
@@ -90,7 +93,7 @@ def open_context(docs: Path | None = None) -> Any:  # noqa: ANN401 - a type whos
     return library.get_context(mode="ephemeral", project_config=config)
 
 
-def as_gx_suite(suite: Suite) -> Any:  # noqa: ANN401 - a type whose import takes seconds
+def as_gx_suite(suite: Suite) -> ExpectationSuite:
     """A suite as Great Expectations wants it."""
     import great_expectations as gx
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
