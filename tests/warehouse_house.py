@@ -1,6 +1,6 @@
 """A lake that a test fills with events of its own, without Postgres.
 
-Belongs here: day files out of frames. Does not belong here: expectations.
+Belongs here: events by their day, day files out of frames. Does not belong here: expectations.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import duckdb
 import polars as pl
 
 from threadhouse.retrieval.events import EVENT_SCHEMA
+from threadhouse.retrieval.local_days import day_bounds
 from threadhouse.retrieval.metrics import AGGREGATE_SCHEMA, FACT_SCHEMA, count_rates
 from threadhouse.stores.lake import DayDigest, EventLake, compute_daily_metrics, query_text
 
@@ -34,6 +35,34 @@ class FrameStream:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.frame.__arrow_c_stream__(requested_schema)
+
+
+def with_local_day(events: pl.DataFrame, days: Sequence[date], zone: ZoneInfo) -> pl.DataFrame:
+    """Add ``local_day``, the day of ``attributed_at``; null outside ``days``.
+
+    Args:
+        events: Needs ``attributed_at``, UTC.
+        days: The days to tell apart, in any order.
+        zone: Whose days they are.
+    """
+    rows = [(day, *day_bounds(day, zone)) for day in sorted(set(days))]
+    known = pl.DataFrame(
+        [row for row in rows if row[1] < row[2]],
+        schema={
+            "local_day": pl.Date,
+            "_starts_at": pl.Datetime("us", "UTC"),
+            "_ends_at": pl.Datetime("us", "UTC"),
+        },
+        orient="row",
+    )
+    return (
+        events.sort("attributed_at")
+        .join_asof(known, left_on="attributed_at", right_on="_starts_at", strategy="backward")
+        .with_columns(
+            pl.when(pl.col("attributed_at") < pl.col("_ends_at")).then(pl.col("local_day"))
+        )
+        .drop("_starts_at", "_ends_at")
+    )
 
 
 def write_days(lake: EventLake, events: pl.DataFrame, days: Sequence[date]) -> None:

@@ -21,9 +21,9 @@ from pydantic import ValidationError
 from scipy.stats import binomtest
 
 from threadhouse.retrieval.events import EVENT_SCHEMA, EventType, RetrievalEvent, event_fault
-from threadhouse.retrieval.local_days import day_bounds, days_between, local_day, with_local_day
+from threadhouse.retrieval.local_days import day_bounds, days_between, local_day
 from threadhouse.retrieval.metrics import COUNTED, LANES, sum_rates
-from warehouse_house import count_events, count_frame
+from warehouse_house import count_events, count_frame, with_local_day
 
 ZONE = ZoneInfo("America/New_York")
 # Four days around the autumn change: 24, 24, 25 and 24 hours.

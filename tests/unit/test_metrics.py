@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binomtest
 
 from threadhouse.retrieval.events import EVENT_SCHEMA
-from threadhouse.retrieval.local_days import day_bounds, local_day, with_local_day
+from threadhouse.retrieval.local_days import day_bounds, local_day
 from threadhouse.retrieval.metrics import (
     AGGREGATE_SCHEMA,
     COUNTED,
@@ -20,7 +20,7 @@ from threadhouse.retrieval.metrics import (
     sum_rates,
     wilson_interval,
 )
-from warehouse_house import count_events, uuid_of
+from warehouse_house import count_events, uuid_of, with_local_day
 
 DAY = date(2026, 11, 16)
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)

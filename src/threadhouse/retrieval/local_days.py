@@ -9,11 +9,8 @@ table can disagree about a border.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
-
-import polars as pl
 
 
 def day_start(day: date, zone: ZoneInfo) -> datetime:
@@ -43,31 +40,3 @@ def local_day(instant: datetime, zone: ZoneInfo) -> date:
 def days_between(first: date, last: date) -> list[date]:
     """Every day from ``first`` to ``last``, both included; empty when ``last`` is earlier."""
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]
-
-
-def with_local_day(events: pl.DataFrame, days: Sequence[date], zone: ZoneInfo) -> pl.DataFrame:
-    """Add ``local_day``, the day of ``attributed_at``; null outside ``days``.
-
-    Args:
-        events: Needs ``attributed_at``, UTC.
-        days: The days to tell apart, in any order.
-        zone: Whose days they are.
-    """
-    rows = [(day, *day_bounds(day, zone)) for day in sorted(set(days))]
-    known = pl.DataFrame(
-        [row for row in rows if row[1] < row[2]],
-        schema={
-            "local_day": pl.Date,
-            "_starts_at": pl.Datetime("us", "UTC"),
-            "_ends_at": pl.Datetime("us", "UTC"),
-        },
-        orient="row",
-    )
-    return (
-        events.sort("attributed_at")
-        .join_asof(known, left_on="attributed_at", right_on="_starts_at", strategy="backward")
-        .with_columns(
-            pl.when(pl.col("attributed_at") < pl.col("_ends_at")).then(pl.col("local_day"))
-        )
-        .drop("_starts_at", "_ends_at")
-    )
