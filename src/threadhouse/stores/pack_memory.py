@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from psycopg.adapt import PyFormat, Transformer
+
 from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND
 from threadhouse.retrieval.models import Audience, ThreadId
 from threadhouse.retrieval.packs import ContextPack
@@ -71,10 +73,11 @@ def _array(words: Iterable[str]) -> str:
 
     Example:
         >>> print(_array(["a", 'b"', "c,d"]))
-        {"a","b\"","c,d"}
+        {a,"b\"","c,d"}
     """
-    escaped = (word.replace("\\", "\\\\").replace('"', '\\"') for word in words)
-    return "{" + ",".join(f'"{word}"' for word in escaped) + "}"
+    elements = list(words)
+    literal = Transformer().get_dumper(elements, PyFormat.TEXT).dump(elements)
+    return bytes(literal or b"").decode()
 
 
 class PackMemory:
