@@ -6,7 +6,7 @@ one would. Only the probe that asks this enforcer alone has to fail; that the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 from delivery_house import rows
 from fixtures_canaries import asked_as
 from threadhouse.retrieval import packs, search
-from threadhouse.retrieval.audience import FILTERED_FIELDS, AudiencePolicy
+from threadhouse.retrieval.audience import FILTERED_FIELDS, AudiencePolicy, allowed_values
 from threadhouse.retrieval.errors import StoreLockedError
 from threadhouse.retrieval.leak_canaries import OPEN, PathOutcome
 from threadhouse.retrieval.models import (
@@ -178,8 +178,7 @@ def test_a_search_that_ignores_the_read_back_is_noticed(
 def test_rights_off_in_the_statements_of_thread_signals_are_noticed(
     ground: CanaryGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = thread_signals._rights_params  # noqa: SLF001
-    monkeypatch.setattr(thread_signals, "_rights_params", lambda *of: {**real(*of), **EVERYTHING})
+    monkeypatch.setattr(thread_signals, "allowed_values", lambda *_: EVERYTHING)
     assert leaks(probe_thread_signals(ground)) >= {
         "thread names and words",
         "thread surroundings",
@@ -191,19 +190,17 @@ def test_rights_off_in_the_statements_of_thread_signals_are_noticed(
 def test_the_last_check_that_forgets_one_label_is_noticed(
     ground: CanaryGround, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    real = pack_delivery._allowed  # noqa: SLF001
+    def forgetful(principal: Principal, policy: AudiencePolicy) -> Mapping[str, Collection[str]]:
+        return {**allowed_values(principal, policy), name: EVERYTHING[name]}
 
-    def forgetful(principal: Principal, policy: AudiencePolicy) -> Mapping[str, list[str]]:
-        return {**real(principal, policy), name: EVERYTHING[name]}
-
-    monkeypatch.setattr(pack_delivery, "_allowed", forgetful)
+    monkeypatch.setattr(pack_delivery, "allowed_values", forgetful)
     assert leaks(probe_last_check(asked_as(ground))) == {"last check"}
 
 
 def test_the_database_still_protects_what_the_last_check_forgets(
     ground: CanaryGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack_delivery, "_allowed", lambda *_: EVERYTHING)
+    monkeypatch.setattr(pack_delivery, "allowed_values", lambda *_: EVERYTHING)
     delivery = pack_delivery.PackDelivery(ground.database.connections)
     everything = leak_probe.pack_of_everything(ground)
     for name, reader in ground.readers.items():
