@@ -10,12 +10,13 @@ operators' report and shows all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
+from threadhouse.retrieval.json_fields import json_fields
 from threadhouse.retrieval.metrics import COUNTED, OVERALL, RateDefinition, sum_rates
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ class HealthFigures:
 
     def to_json(self) -> dict[str, Json]:
         """The figures for nao.health_report; instants and days as ISO 8601."""
-        return cast("dict[str, Json]", _plain(asdict(self)))
+        return json_fields(self)
 
 
 def rate_figures(daily: pl.DataFrame, lane: str) -> tuple[RateFigure, ...]:
@@ -385,11 +386,3 @@ def _figure(row: dict[str, object]) -> RateFigure:
         target=cast("float | None", row["target"]),
         requires_instrumentation=cast("bool", row["requires_instrumentation"]),
     )
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in cast("dict[str, object]", value).items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in cast("Sequence[object]", value)]
-    return value.isoformat() if isinstance(value, date) else value

@@ -9,9 +9,8 @@ Does not belong here: what makes a gap (retrieval.fallback, retrieval.gap_signal
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date, datetime
-from typing import cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -27,6 +26,7 @@ from threadhouse.retrieval.gap_signals import (
     GapStatus,
     ReplayResult,
 )
+from threadhouse.retrieval.json_fields import json_fields
 from threadhouse.retrieval.local_days import day_bounds
 from threadhouse.retrieval.models import Json
 from threadhouse.retrieval.who_and_why import check_who_and_why
@@ -63,7 +63,7 @@ class KnownGap:
 
     def to_json(self) -> dict[str, Json]:
         """For a program; instants as ISO 8601."""
-        return _plain(asdict(self))
+        return json_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class GapChange:
 
     def to_json(self) -> dict[str, Json]:
         """For a program; instants as ISO 8601."""
-        return _plain(asdict(self))
+        return json_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,14 +297,3 @@ def _gaps(
     }
     with connection.cursor(row_factory=class_row(KnownGap)) as cursor:
         return cursor.execute(queries.load("gap_signals"), params).fetchall()
-
-
-def _plain(fields: Mapping[str, object]) -> dict[str, Json]:
-    return {
-        name: value.isoformat()
-        if isinstance(value, datetime)
-        else str(value)
-        if isinstance(value, UUID)
-        else cast("Json", value)
-        for name, value in fields.items()
-    }

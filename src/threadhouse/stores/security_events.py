@@ -10,9 +10,8 @@ back, new items are queued and the event is open again. Closed items and log ent
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
 from uuid import UUID, uuid5
 
 from psycopg import Connection
@@ -20,6 +19,7 @@ from psycopg.rows import TupleRow, class_row
 from psycopg.types.json import Jsonb
 
 from threadhouse.retrieval.errors import SecurityEventUnknownError
+from threadhouse.retrieval.json_fields import json_fields
 from threadhouse.retrieval.models import Json
 from threadhouse.retrieval.who_and_why import check_who_and_why
 from threadhouse.stores import queries
@@ -71,7 +71,7 @@ class SecurityEvent:
 
     def to_json(self) -> dict[str, Json]:
         """For a program; instants as ISO 8601."""
-        return _plain(asdict(self))
+        return json_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ class EventRecord:
         """For a program; instants as ISO 8601."""
         return {
             **self.event.to_json(),
-            "items": [_plain(asdict(item)) for item in self.items],
-            "entries": [_plain(asdict(entry)) for entry in self.entries],
+            "items": [json_fields(item) for item in self.items],
+            "entries": [json_fields(entry) for entry in self.entries],
         }
 
 
@@ -190,14 +190,3 @@ def close_security_event(
 def _events(connection: Connection[TupleRow], signal_id: UUID | None) -> list[SecurityEvent]:
     with connection.cursor(row_factory=class_row(SecurityEvent)) as cursor:
         return cursor.execute(queries.load("security_events"), {"signal_id": signal_id}).fetchall()
-
-
-def _plain(fields: Mapping[str, object]) -> dict[str, Json]:
-    return {
-        name: value.isoformat()
-        if isinstance(value, datetime)
-        else str(value)
-        if isinstance(value, UUID)
-        else cast("Json", value)
-        for name, value in fields.items()
-    }
