@@ -59,6 +59,7 @@ from threadhouse.retrieval.models import (
     Collection,
     Principal,
 )
+from threadhouse.retrieval.ports import VectorSearcher
 from threadhouse.retrieval.search import LiveOwner
 from threadhouse.serving import retrieval_service
 from threadhouse.serving.opening import LazyEmbedder, open_retrieval_service
@@ -155,7 +156,7 @@ def _hub(options: argparse.Namespace) -> Generator[_Hub, None, None]:
         yield _Hub(settings, database, copies)
 
 
-def _open_reader(settings: Settings) -> Any:  # noqa: ANN401
+def _open_reader(settings: Settings) -> VectorSearcher:
     from threadhouse.stores.vectors import open_reader
 
     return open_reader(home=settings.home)
