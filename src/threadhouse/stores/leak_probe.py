@@ -201,12 +201,6 @@ class CanaryGround:
         return self.sights[reader]
 
     @property
-    def stale(self) -> frozenset[str]:
-        """Marks of stale canaries."""
-        content = (*self.house.units.values(), *self.house.documents.values())
-        return frozenset(each.mark for each in content if each.is_stale)
-
-    @property
     def planted(self) -> int:
         """Units and documents."""
         return len(self.house.units) + len(self.house.documents)
