@@ -19,7 +19,6 @@ from threadhouse.retrieval.models import Principal
 from threadhouse.retrieval.packs import ContextPack
 from threadhouse.stores.live_owners import Connections
 from threadhouse.stores.pack_delivery import Delivery, Leak, PackDelivery
-from threadhouse.stores.pack_memory import PackMemory
 from threadhouse.stores.pack_store import BuiltPack
 
 
@@ -44,16 +43,14 @@ class RehearsedDelivery(PackDelivery):
     """
 
     def __init__(self, connections: Connections, for_good: Connections) -> None:
-        self._memory_of_rehearsal = PackMemory()
-        super().__init__(connections, self._memory_of_rehearsal)
-        self._reading = connections
+        super().__init__(connections)
         self._for_good = PackDelivery(for_good)
 
     @contextmanager
     def begin(self) -> Generator[Delivery, None, None]:
         """Yield a transaction in which nothing is written down."""
-        with self._reading() as connection:
-            yield _Rehearsal(connection, self._memory_of_rehearsal)
+        with self._connections() as connection:
+            yield _Rehearsal(connection, self._memory)
 
     def keep(self, built: BuiltPack) -> bool:
         """Keeps nothing."""
