@@ -136,8 +136,11 @@ def test_openings_and_closings_are_counted_by_local_day_and_lane(database: Datab
     gap_id = note(database)
     note(database, GapSignal(GapKind.WEAK_THREAD, "partner/t", Audience.PARTNER, ThreadId("t")))
     fix(database, gap_id)
+    with database.connect() as connection:
+        leak = Occurrence("leak", "q", "t", "s", "customer", None, None, {})
+        write_security_event(connection, leak)
     change(database, "update nao.gap_signal_change set changed_at = '2026-03-01 18:00:00+00'")
-    day = date(2026, 3, 2)  # half past one in Hanoi
+    day = date(2026, 3, 2)  # one o'clock in the morning there
 
     def counted(lane: str | None, on: date = day) -> list[tuple[date, str, int, int]]:
         with database.connect() as connection:

@@ -17,7 +17,6 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from threadhouse.retrieval.errors import ConfigurationError
-from threadhouse.retrieval.gap_signals import GapKind
 from threadhouse.retrieval.health_figures import (
     DEFAULT_WINDOW_DAYS,
     WORST_THREADS,
@@ -38,7 +37,7 @@ from threadhouse.retrieval.health_figures import (
 )
 from threadhouse.retrieval.local_days import day_bounds, days_between
 from threadhouse.retrieval.metrics import LANES, OVERALL
-from threadhouse.retrieval.models import Audience
+from threadhouse.retrieval.models import Audience, HealthStatus
 from threadhouse.stores import queries
 from threadhouse.stores.gap_signals import gaps_by_day
 from threadhouse.stores.lake import replace_durably
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from threadhouse.stores.postgres import Database
-
-HEALTHY = "healthy"
 
 
 def collect_health_figures(
@@ -189,11 +186,7 @@ def _gaps(
     connection: Connection[TupleRow], first: date, last: date, zone: ZoneInfo, lane: str | None
 ) -> tuple[tuple[GapFigure, ...], tuple[GapDayFigure, ...]]:
     """Gaps by kind and by day. A leak is no gap and in neither."""
-    by_day = [
-        each
-        for each in gaps_by_day(connection, first, last, zone, lane=lane)
-        if each.kind in list(GapKind)
-    ]
+    by_day = gaps_by_day(connection, first, last, zone, lane=lane)
     open_now = {
         kind: (signals, occurrences, seen)
         for kind, signals, occurrences, seen in connection.execute(
@@ -252,7 +245,7 @@ def _unhealthy(
 ) -> tuple[ThreadHealthFigure, ...]:
     """Threads that somebody has to look at, the newest finding first; as many as there are worst threads."""
     found = sorted(
-        (each for each in health if each.status != HEALTHY),
+        (each for each in health if each.status != HealthStatus.HEALTHY),
         key=lambda each: (each.observed_at, each.thread_id, each.lane),
         reverse=True,
     )
