@@ -6,31 +6,22 @@ for the module. What a single step does is tested beside the steps.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import dagster as dg
 import pytest
 from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
 
-from fixtures_postgres import as_url, new_database
-from fixtures_source_tree import ROOT
-from threadhouse.pipelines.definitions import build_definitions, build_resources
+from night_house import NightHouse, metadata, open_night_house
 from threadhouse.pipelines.schedules import nightly_days, range_tags
 from threadhouse.retrieval.models import Collection, Json
 from threadhouse.stores.audit import audit_projection
 from threadhouse.stores.embedders import FastembedEmbedder
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.lake import EventLake
-from threadhouse.stores.loading import load_path
-from threadhouse.stores.model_build import models_directory
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.repair import repair_projection
-from threadhouse.stores.settings import Settings
 from threadhouse.stores.vector_cache import PostgresVectorCache
 from threadhouse.stores.vectors import open_reader, open_writer
 
@@ -42,56 +33,22 @@ BUILT = {
 }
 
 
-@dataclass
-class House:
-    """One home, its database and an instance that remembers its runs."""
-
-    settings: Settings
-    database: Database
-    instance: dg.DagsterInstance
-
-    def run(self) -> ExecuteInProcessResult:
-        definitions = build_definitions(
-            self.settings, resources=build_resources(str(self.settings.home))
-        )
-        days = nightly_days(
-            self.database, EventLake.open(self.settings), self.settings.zone, datetime.now(UTC)
-        )
-        return definitions.resolve_job_def("nightly_rebuild").execute_in_process(
-            instance=self.instance, tags=dict(range_tags(days)), raise_on_error=False
-        )
-
-
 @pytest.fixture(scope="module")
 def house(
     model_home: Path,
     postgres_server: Database,
     template_database: str,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Generator[House, None, None]:
+) -> Generator[NightHouse, None, None]:
     home = tmp_path_factory.mktemp("nightly_rebuild")
-    models_directory(home).symlink_to(models_directory(model_home))
-    with contextlib.ExitStack() as stack:
-        environment = stack.enter_context(pytest.MonkeyPatch.context())
-        database = stack.enter_context(new_database(postgres_server, template_database))
-        for name in Settings.model_fields:
-            environment.delenv(name.upper(), raising=False)
-        environment.setenv("THREADHOUSE_HOME", str(home))
-        environment.setenv("DATABASE_URL", as_url(database))
-        environment.setenv("EMBEDDING_THREADS", "2")
-        load_path(database, ROOT / "examples" / "hub")
-        instance = stack.enter_context(dg.DagsterInstance.ephemeral())
-        yield House(Settings.from_environment(), database, instance)
+    with open_night_house(home, model_home, postgres_server, template_database) as opened:
+        yield opened
 
 
-def metadata(result: ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
-    """Metadata of everything that was materialized, by asset."""
-    return {
-        event.materialization.asset_key.to_user_string(): {
-            name: value.value for name, value in event.materialization.metadata.items()
-        }
-        for event in result.get_asset_materialization_events()
-    }
+def run(house: NightHouse) -> ExecuteInProcessResult:
+    lake = EventLake.open(house.settings)
+    days = nightly_days(house.database, lake, house.settings.zone, datetime.now(UTC))
+    return house.run(tags=dict(range_tags(days)))
 
 
 def failed_checks(result: ExecuteInProcessResult) -> set[str]:
@@ -103,18 +60,18 @@ def failed_checks(result: ExecuteInProcessResult) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def first(house: House) -> ExecuteInProcessResult:
-    return house.run()
+def first(house: NightHouse) -> ExecuteInProcessResult:
+    return run(house)
 
 
 @pytest.fixture(scope="module")
-def second(house: House, first: ExecuteInProcessResult) -> ExecuteInProcessResult:
+def second(house: NightHouse, first: ExecuteInProcessResult) -> ExecuteInProcessResult:
     assert first.success
-    return house.run()
+    return run(house)
 
 
 @pytest.fixture(scope="module")
-def stopped(house: House, second: ExecuteInProcessResult) -> ExecuteInProcessResult:
+def stopped(house: NightHouse, second: ExecuteInProcessResult) -> ExecuteInProcessResult:
     """A run after a stored chunk was moved behind everybody's back, which no publish looks at."""
     assert second.success
     with open_writer(home=house.settings.home) as store:
@@ -125,7 +82,7 @@ def stopped(house: House, second: ExecuteInProcessResult) -> ExecuteInProcessRes
         forged["metadata"] = {**chunk, "char_end": 1}
         store.overwrite_payloads(Collection.INFORMATION_UNITS, [(point.point_id, forged)])
         store.publish(Collection.INFORMATION_UNITS)
-    return house.run()
+    return run(house)
 
 
 def test_the_first_night_builds_everything_and_no_check_fails(
@@ -176,7 +133,7 @@ def test_every_asset_shows_the_figures_a_person_looks_for(
 
 
 def test_the_figures_of_the_first_night_agree_with_the_stores(
-    house: House, first: ExecuteInProcessResult
+    house: NightHouse, first: ExecuteInProcessResult
 ) -> None:
     figures = metadata(first)
     with open_reader(home=house.settings.home) as store:
@@ -226,7 +183,7 @@ def test_a_failing_check_says_which_unit_is_wrong_and_what_to_do(
 
 
 def test_after_a_repair_the_night_succeeds_again(
-    house: House, embedder: FastembedEmbedder, stopped: ExecuteInProcessResult
+    house: NightHouse, embedder: FastembedEmbedder, stopped: ExecuteInProcessResult
 ) -> None:
     assert not stopped.success
     cached = CachedEmbedder(embedder, PostgresVectorCache(house.database))
@@ -234,6 +191,6 @@ def test_after_a_repair_the_night_succeeds_again(
         found = audit_projection(house.database, store, cached)
         done = repair_projection(house.database, store, cached, house.settings.home, found)
     assert done["texts_embedded"] == 0
-    again = house.run()
+    again = run(house)
     assert again.success
     assert failed_checks(again) == set()

@@ -6,20 +6,15 @@ takes a fraction of the time of a run with all checks; the runs are those of whi
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
 from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
 
 from delivery_house import change, rows
-from fixtures_postgres import as_url, new_database
-from fixtures_source_tree import ROOT
-from threadhouse.pipelines.definitions import build_definitions, build_resources
+from night_house import NightHouse, metadata, open_night_house
 from threadhouse.retrieval.audience import lane_principal
 from threadhouse.retrieval.models import Audience
 from threadhouse.serving.opening import open_retrieval_service
@@ -29,11 +24,8 @@ from threadhouse.stores.embedders import FastembedEmbedder
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.intake_proposals import list_proposals
 from threadhouse.stores.knowledge import KnowledgeReader
-from threadhouse.stores.loading import load_path
-from threadhouse.stores.model_build import models_directory
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import publish_content
-from threadhouse.stores.settings import Settings
 from threadhouse.stores.vector_cache import PostgresVectorCache
 from threadhouse.stores.vectors import open_writer
 
@@ -44,35 +36,6 @@ CONTENT = (
 LAST = ("replay", "gap_replay", "intake_proposals", "context_packs")
 
 
-@dataclass
-class House:
-    """One home, its database and an instance that remembers its runs."""
-
-    settings: Settings
-    database: Database
-    instance: dg.DagsterInstance
-
-    def run(self, assets: Sequence[str], *, accept_losses: bool = False) -> ExecuteInProcessResult:
-        definitions = build_definitions(
-            self.settings, resources=build_resources(str(self.settings.home))
-        )
-        config = {"config": {"accept_losses": accept_losses}}
-        steps = {
-            step: config
-            for step, asset in (
-                ("content_vectors", "information_unit_vectors"),
-                ("replay", "replay"),
-            )
-            if asset in assets
-        }
-        return definitions.resolve_job_def("nightly_rebuild").execute_in_process(
-            instance=self.instance,
-            run_config={"ops": steps},
-            asset_selection=[dg.AssetKey(name) for name in assets],
-            raise_on_error=False,
-        )
-
-
 @pytest.fixture(scope="module")
 def house(
     model_home: Path,
@@ -80,34 +43,39 @@ def house(
     template_database: str,
     tmp_path_factory: pytest.TempPathFactory,
     embedder: FastembedEmbedder,
-) -> Generator[House, None, None]:
+) -> Generator[NightHouse, None, None]:
     """The sample hub after a night, and the titles of its threads asked by two lanes."""
     home = tmp_path_factory.mktemp("replay_of_a_night")
-    models_directory(home).symlink_to(models_directory(model_home))
-    with contextlib.ExitStack() as stack:
-        environment = stack.enter_context(pytest.MonkeyPatch.context())
-        database = stack.enter_context(new_database(postgres_server, template_database))
-        for name in Settings.model_fields:
-            environment.delenv(name.upper(), raising=False)
-        environment.setenv("THREADHOUSE_HOME", str(home))
-        environment.setenv("DATABASE_URL", as_url(database))
-        environment.setenv("EMBEDDING_THREADS", "2")
-        load_path(database, ROOT / "examples" / "hub")
+    with open_night_house(home, model_home, postgres_server, template_database) as built:
         # The sample's week of events is not what this is about.
-        change(database, "truncate nao.retrieval_metric_event")
-        instance = stack.enter_context(dg.DagsterInstance.ephemeral())
-        built = House(Settings.from_environment(), database, instance)
-        cached = CachedEmbedder(embedder, PostgresVectorCache(database))
-        publish(built, cached)
+        change(built.database, "truncate nao.retrieval_metric_event")
+        publish(built, CachedEmbedder(embedder, PostgresVectorCache(built.database)))
         ask_titles(built, embedder)
-        report = replay_published(built.settings, database, embedder, accept_losses=False)
+        report = replay_published(built.settings, built.database, embedder, accept_losses=False)
         assert report.verdict is not None
         assert report.verdict.lost == 0
         assert len(report.verdict.outcomes) > 10
         yield built
 
 
-def publish(house: House, embedder: CachedEmbedder) -> None:
+def run(
+    house: NightHouse, assets: Sequence[str], *, accept_losses: bool = False
+) -> ExecuteInProcessResult:
+    config = {"config": {"accept_losses": accept_losses}}
+    steps = {
+        step: config
+        for step, asset in (
+            ("content_vectors", "information_unit_vectors"),
+            ("replay", "replay"),
+        )
+        if asset in assets
+    }
+    return house.run(
+        run_config={"ops": steps}, asset_selection=[dg.AssetKey(name) for name in assets]
+    )
+
+
+def publish(house: NightHouse, embedder: CachedEmbedder) -> None:
     with house.database.connect() as connection:
         policy = KnowledgeReader(connection).policy()
     with open_writer(home=house.settings.home) as store:
@@ -115,7 +83,7 @@ def publish(house: House, embedder: CachedEmbedder) -> None:
         refresh_centroids(house.database, store, embedder.space)
 
 
-def ask_titles(house: House, embedder: FastembedEmbedder) -> None:
+def ask_titles(house: NightHouse, embedder: FastembedEmbedder) -> None:
     titles = [
         title for (title,) in rows(house.database, "select title from public.semantic_thread")
     ]
@@ -123,15 +91,6 @@ def ask_titles(house: House, embedder: FastembedEmbedder) -> None:
         for title in titles:
             for lane in (Audience.AI_AGENT, Audience.EMPLOYEE):
                 service.answer(title, lane_principal(lane))
-
-
-def metadata(result: ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
-    return {
-        event.materialization.asset_key.to_user_string(): {
-            name: value.value for name, value in event.materialization.metadata.items()
-        }
-        for event in result.get_asset_materialization_events()
-    }
 
 
 def failed_checks(result: ExecuteInProcessResult) -> dict[str, str | None]:
@@ -142,18 +101,18 @@ def failed_checks(result: ExecuteInProcessResult) -> dict[str, str | None]:
     }
 
 
-def counted(house: House) -> int:
+def counted(house: NightHouse) -> int:
     return rows(house.database, "select count(*) from nao.retrieval_metric_event")[0][0]
 
 
-def test_a_broken_hub_stops_the_packs_and_asks_until_it_is_accepted(house: House) -> None:
+def test_a_broken_hub_stops_the_packs_and_asks_until_it_is_accepted(house: NightHouse) -> None:
     before = counted(house)
     change(
         house.database,
         """delete from public.thread_membership
            where thread_id in (select thread_id from public.semantic_thread order by thread_id limit 6)""",
     )
-    stopped = house.run(LAST)
+    stopped = run(house, LAST)
     assert not stopped.success
     sentence = failed_checks(stopped)["no_question_lost_its_answer"]
     assert sentence is not None
@@ -162,7 +121,7 @@ def test_a_broken_hub_stops_the_packs_and_asks_until_it_is_accepted(house: House
     # What has nothing to do with it goes on.
     assert "intake_proposals" in metadata(stopped)
 
-    accepted = house.run(LAST, accept_losses=True)
+    accepted = run(house, LAST, accept_losses=True)
     assert accepted.success
     assert metadata(accepted)["replay"]["lost"] >= 2
     assert "context_packs" in metadata(accepted)
@@ -171,7 +130,7 @@ def test_a_broken_hub_stops_the_packs_and_asks_until_it_is_accepted(house: House
 
 
 def test_a_publish_that_would_lose_answers_is_stopped_before_readers_are_switched_over(
-    house: House,
+    house: NightHouse,
 ) -> None:
     pointers = "select owner_id, version_key from nao.vector_projection where collection = 'information_units' order by 1"
     before = rows(house.database, pointers)
@@ -186,7 +145,7 @@ def test_a_publish_that_would_lose_answers_is_stopped_before_readers_are_switche
                update public.tac_logical_unit u set current_version_id = fresh.unit_version_id
                from fresh where fresh.logical_unit_id = u.logical_unit_id"""
         )
-    stopped = house.run((*CONTENT, *LAST))
+    stopped = run(house, (*CONTENT, *LAST))
     assert not stopped.success
     (failure,) = [event for event in stopped.all_events if event.is_step_failure]
     assert failure.step_key == "content_vectors"
@@ -197,7 +156,7 @@ def test_a_publish_that_would_lose_answers_is_stopped_before_readers_are_switche
 
 
 def test_questions_that_no_thread_answers_become_a_proposal_with_units_that_search_finds(
-    house: House, embedder: FastembedEmbedder
+    house: NightHouse, embedder: FastembedEmbedder
 ) -> None:
     asked = [
         "Cách nướng bánh mì sầu riêng tại nhà?",
@@ -209,7 +168,7 @@ def test_questions_that_no_thread_answers_become_a_proposal_with_units_that_sear
             service.answer(
                 text, lane_principal(Audience.EMPLOYEE), session_id=f"session-{number % 3}"
             )
-    report = metadata(house.run(("intake_proposals",)))["intake_proposals"]
+    report = metadata(run(house, ("intake_proposals",)))["intake_proposals"]
     assert report["opened"] >= 1
     with house.database.connect() as connection:
         made = [each for each in list_proposals(connection) if set(each.queries) == set(asked)]
