@@ -32,7 +32,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import regex
@@ -529,7 +528,7 @@ class _Asker:
             reader,
             (*CONTENT, Collection.THREAD_CENTROIDS),
             policy=self.policy,
-            searcher=cast("VectorSearcher", overheard),
+            searcher=overheard,
             live=self.live,
             limit=HITS,
             one_per="owner",

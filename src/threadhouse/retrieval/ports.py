@@ -44,14 +44,27 @@ class Embedder(Protocol):
         ...
 
 
-class VectorSearcher(Protocol):
-    """Read side of a collection. Only ``retrieval.search`` calls ``search_batch``."""
-
-    def collections(self) -> list[CollectionInfo]: ...
+class CandidateSearcher(Protocol):
+    """All that a search needs of the read side. Only ``retrieval.search`` calls ``search_batch``."""
 
     def resolve(self, alias: str) -> str:
         """Physical name behind an alias. Raises CollectionUnknownError."""
         ...
+
+    def search_batch(
+        self, collection: str, queries: Sequence[VectorQuery]
+    ) -> list[list[ScoredPoint]]:
+        """The hits of each query, all of one state of the collection; a payload is fetched once however many lists hold it.
+
+        Raises SpaceMismatchError for another space, a passage vector, or a BM25 vector that there is not.
+        """
+        ...
+
+
+class VectorSearcher(CandidateSearcher, Protocol):
+    """Read side of a collection."""
+
+    def collections(self) -> list[CollectionInfo]: ...
 
     def count(self, collection: str, where: AllOf | None = None) -> int: ...
 
@@ -64,15 +77,6 @@ class VectorSearcher(Protocol):
     def retrieve(
         self, collection: str, point_ids: Sequence[UUID], *, with_vectors: bool = False
     ) -> list[StoredPoint]: ...
-
-    def search_batch(
-        self, collection: str, queries: Sequence[VectorQuery]
-    ) -> list[list[ScoredPoint]]:
-        """The hits of each query, all of one state of the collection; a payload is fetched once however many lists hold it.
-
-        Raises SpaceMismatchError for another space, a passage vector, or a BM25 vector that there is not.
-        """
-        ...
 
     def close(self) -> None:
         """Give back what is held open; harmless when called twice."""

@@ -32,7 +32,7 @@ from threadhouse.retrieval.models import (
     ScoredPoint,
     VectorQuery,
 )
-from threadhouse.retrieval.ports import VectorSearcher
+from threadhouse.retrieval.ports import CandidateSearcher
 from threadhouse.retrieval.query_text import PreparedQuery
 from threadhouse.retrieval.rerank import rerank_results
 from threadhouse.retrieval.search_hits import (
@@ -74,7 +74,7 @@ def search_collections(
     collections: Sequence[Collection],
     *,
     policy: AudiencePolicy,
-    searcher: VectorSearcher,
+    searcher: CandidateSearcher,
     live: LiveOwners,
     limit: int,
     one_per: Literal["document", "owner"] = "document",
@@ -113,7 +113,7 @@ def ask_collections(
     collections: Sequence[Collection],
     *,
     policy: AudiencePolicy,
-    searcher: VectorSearcher,
+    searcher: CandidateSearcher,
     live: LiveOwners,
     limit: int,
     one_per: Literal["document", "owner"] = "document",
@@ -190,7 +190,7 @@ class _Asking:
     query: PreparedQuery
     principal: Principal
     policy: AudiencePolicy
-    searcher: VectorSearcher
+    searcher: CandidateSearcher
     live: LiveOwners
     limit: int
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TypeVar, cast
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -171,7 +171,7 @@ def probe_service(ground: CanaryGround) -> Iterator[PathOutcome]:
     """The whole service over the canaries, as every reader."""
     service = RetrievalService(
         connections=ground.database.connections,
-        searcher=cast("VectorSearcher", ground.searcher),
+        searcher=ground.searcher,
         embedder=ground.embedder,
         signals=PostgresThreadSignals(ground.database.connections),
     )

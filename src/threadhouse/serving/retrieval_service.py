@@ -65,7 +65,7 @@ from threadhouse.retrieval.packs import (
     FallbackSignal,
 )
 from threadhouse.retrieval.payloads import document_version_key
-from threadhouse.retrieval.ports import VectorSearcher
+from threadhouse.retrieval.ports import CandidateSearcher
 from threadhouse.retrieval.query_keeping import (
     KeptQuestion,
     QuestionCause,
@@ -283,7 +283,7 @@ class RetrievalService:
         self,
         *,
         connections: QuestionConnections,
-        searcher: VectorSearcher,
+        searcher: CandidateSearcher,
         embedder: QueryEmbedder,
         signals: PostgresThreadSignals,
         retrieval_policy: RetrievalPolicy | None = None,

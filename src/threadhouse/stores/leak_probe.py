@@ -90,7 +90,7 @@ from threadhouse.retrieval.packs import (
     thread_pack_id,
 )
 from threadhouse.retrieval.payloads import chunk_payload, label_fields, point_id
-from threadhouse.retrieval.ports import VectorSearcher, VectorStore
+from threadhouse.retrieval.ports import VectorStore
 from threadhouse.retrieval.projection import ProjectionOwner
 from threadhouse.retrieval.query_text import prepare_query
 from threadhouse.retrieval.search import LiveOwner, LiveOwners, SearchHit, search_collections
@@ -741,7 +741,7 @@ def _search(
         reader,
         collections,
         policy=ground.policy,
-        searcher=cast("VectorSearcher", ground.searcher),
+        searcher=ground.searcher,
         live=live,
         limit=EVERYTHING,
         one_per="owner",

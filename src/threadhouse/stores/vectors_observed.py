@@ -10,19 +10,19 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from threadhouse.retrieval.models import ScoredPoint, VectorQuery
-from threadhouse.retrieval.ports import VectorSearcher
+from threadhouse.retrieval.ports import CandidateSearcher
 
 DENSE = "dense"
 
 
 class ObservedSearcher:
-    """A searcher whose public names mean other collections; everything but its names and notes is the searcher's own.
+    """A searcher whose public names mean other collections; the answers are the searcher's own.
 
     Args:
         names: Physical names by public name.
     """
 
-    def __init__(self, searcher: VectorSearcher, names: Mapping[str, str]) -> None:
+    def __init__(self, searcher: CandidateSearcher, names: Mapping[str, str]) -> None:
         self._searcher = searcher
         self._names = names
         self._found: defaultdict[str, list[ScoredPoint]] = defaultdict(list)
@@ -48,6 +48,3 @@ class ObservedSearcher:
         """What each list, dense or a BM25 vector, brought back since notes were last taken."""
         found, self._found = self._found, defaultdict(list)
         return found
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._searcher, name)
