@@ -5,14 +5,13 @@ Does not belong here: running a job (pipelines.job_runs), extracting and countin
 """
 
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from threadhouse.assets.partitions import FIRST_DAY, RECOUNT
-from threadhouse.pipelines.job_runs import execute_job
+from threadhouse.pipelines.job_runs import execute_job, recorded_figures, recorded_run
 from threadhouse.pipelines.jobs import METRICS_BACKFILL_JOB
 from threadhouse.pipelines.schedules import range_tags
 from threadhouse.retrieval.errors import ConfigurationError
@@ -20,7 +19,6 @@ from threadhouse.retrieval.local_days import local_day
 from threadhouse.retrieval.models import Json
 from threadhouse.stores.advisory_locks import advisory_lock
 from threadhouse.stores.migrations import open_database
-from threadhouse.stores.pipeline_runs import finish_run, start_run
 from threadhouse.stores.settings import Settings
 
 BACKFILL_LOCK = "threadhouse backfill metrics"
@@ -96,11 +94,8 @@ def backfill_metrics(
     _require_range(first, last, local_day(datetime.now(UTC), settings.zone))
     database = open_database(settings)
     with advisory_lock(database, BACKFILL_LOCK, "A backfill of metrics is being run by"):
-        run_id, started = str(uuid.uuid4()), time.monotonic()
-        start_run(database, run_id, "backfill")
-        counters: dict[str, Json] = {}
-        succeeded = False
-        try:
+        started = time.monotonic()
+        with recorded_run(database, "backfill") as (run_id, counters):
             result, log = execute_job(
                 settings,
                 METRICS_BACKFILL_JOB,
@@ -108,20 +103,10 @@ def backfill_metrics(
                 tags=range_tags((first, last)) | (RECOUNT if recount else {}),
                 progress=progress,
             )
-            figures = {
-                event.materialization.asset_key.to_user_string(): {
-                    name: value.value
-                    for name, value in event.materialization.metadata.items()
-                    if isinstance(value.value, int | float | str)
-                }
-                for event in result.get_asset_materialization_events()
-            }
-            summary = BackfillSummary(run_id, first, last, time.monotonic() - started, figures, log)
-            counters = {k: v for k, v in summary.to_json().items() if k != "assets"}
-            succeeded = True
+            seconds = time.monotonic() - started
+            summary = BackfillSummary(run_id, first, last, seconds, recorded_figures(result), log)
+            counters.update((k, v) for k, v in summary.to_json().items() if k != "assets")
             return summary
-        finally:
-            finish_run(database, run_id, succeeded=succeeded, counters=counters)
 
 
 def _require_range(first: date, last: date, today: date) -> None:

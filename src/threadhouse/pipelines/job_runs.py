@@ -1,4 +1,4 @@
-"""One run of a job in this process: its instance, its log file, and the sentence that a failure becomes.
+"""One run of a job in this process: its row, its instance, its log file, its figures, and the sentence that a failure becomes.
 
 Belongs here: what every command that runs a job needs.
 Does not belong here: which days and options a run takes, what to tell a person (the module of the command).
@@ -6,6 +6,7 @@ Does not belong here: which days and options a run takes, what to tell a person 
 
 import logging
 import os
+import uuid
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -22,6 +23,9 @@ from threadhouse.pipelines.jobs import METRICS_BACKFILL_JOB, NIGHTLY_JOB
 from threadhouse.pipelines.ui_processes import prepare_instance, running_ui
 from threadhouse.resources.run_listener import listening
 from threadhouse.retrieval.errors import ThreadhouseError
+from threadhouse.retrieval.models import Json
+from threadhouse.stores.pipeline_runs import finish_run, start_run
+from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
 
 _WORD: Final = {NIGHTLY_JOB: "nightly", METRICS_BACKFILL_JOB: "backfill"}
@@ -30,6 +34,20 @@ _WORD: Final = {NIGHTLY_JOB: "nightly", METRICS_BACKFILL_JOB: "backfill"}
 
 class JobFailedError(ThreadhouseError):
     """A step failed or a check stopped the run; what was built before it stands."""
+
+
+@contextmanager
+def recorded_run(
+    database: Database, kind: str
+) -> Generator[tuple[str, dict[str, Json]], None, None]:
+    """Yield the id of a new run with a row in ``nao.pipeline_run``, and what that row will say besides how the run ended."""
+    run_id, counters, succeeded = str(uuid.uuid4()), dict[str, Json](), False
+    start_run(database, run_id, kind)
+    try:
+        yield run_id, counters
+        succeeded = True
+    finally:
+        finish_run(database, run_id, succeeded=succeeded, counters=counters)
 
 
 def execute_job(
@@ -69,6 +87,19 @@ def execute_job(
             )
         _require_success(result, log)
         return result, log
+
+
+def recorded_figures(result: ExecuteInProcessResult) -> dict[str, dict[str, int | float | str]]:
+    """What each asset of a run recorded as a number or a plain text."""
+    return {
+        event.materialization.asset_key.to_user_string(): {
+            name: value.value
+            for name, value in event.materialization.metadata.items()
+            if isinstance(value.value, int | float | str)
+            and not isinstance(value, dg.MarkdownMetadataValue)
+        }
+        for event in result.get_asset_materialization_events()
+    }
 
 
 @contextmanager

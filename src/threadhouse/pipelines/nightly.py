@@ -5,17 +5,15 @@ Does not belong here: running a job (pipelines.job_runs), when it runs by itself
 """
 
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import dagster as dg
 from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
 
 from threadhouse.assets.partitions import CHANGED_DAYS_ONLY
-from threadhouse.pipelines.job_runs import execute_job
+from threadhouse.pipelines.job_runs import execute_job, recorded_figures, recorded_run
 from threadhouse.pipelines.jobs import NIGHTLY_JOB
 from threadhouse.pipelines.schedules import nightly_days, range_tags
 from threadhouse.retrieval.models import Json
@@ -23,7 +21,6 @@ from threadhouse.stores.advisory_locks import advisory_lock
 from threadhouse.stores.lake import EventLake
 from threadhouse.stores.migrations import open_database
 from threadhouse.stores.model_build import build_model
-from threadhouse.stores.pipeline_runs import finish_run, start_run
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
 
@@ -162,11 +159,8 @@ def _run(
     progress: Callable[[str, int, int], None],
 ) -> NightlySummary:
     days = nightly_days(database, EventLake.open(settings), settings.zone, datetime.now(UTC))
-    run_id, started = str(uuid.uuid4()), time.monotonic()
-    start_run(database, run_id, "nightly")
-    counters: dict[str, Json] = {}
-    succeeded = False
-    try:
+    started = time.monotonic()
+    with recorded_run(database, "nightly") as (run_id, counters):
         deletes, losses = {"allow_deletes": allow_deletes}, {"accept_losses": accept_losses}
         result, log = execute_job(
             settings,
@@ -182,29 +176,15 @@ def _run(
             progress=progress,
         )
         summary = _summarise(result, run_id, time.monotonic() - started, log)
-        counters = {k: v for k, v in summary.to_json().items() if k != "assets"}
-        succeeded = True
+        counters.update((k, v) for k, v in summary.to_json().items() if k != "assets")
         return summary
-    finally:
-        finish_run(database, run_id, succeeded=succeeded, counters=counters)
 
 
 def _summarise(
     result: ExecuteInProcessResult, run_id: str, seconds: float, log: Path
 ) -> NightlySummary:
-    figures: dict[str, dict[str, int | float | str]] = {}
-    page = ""
-    for event in result.get_asset_materialization_events():
-        materialization = event.materialization
-        key = materialization.asset_key.to_user_string()
-        figures[key] = {
-            name: value.value
-            for name, value in materialization.metadata.items()
-            if isinstance(value.value, int | float | str)
-            and not isinstance(value, dg.MarkdownMetadataValue)
-        }
-        if key == "health_report":
-            page = str(figures[key].get("page", ""))
+    figures = recorded_figures(result)
+    page = str(figures.get("health_report", {}).get("page", ""))
     failed = tuple(
         f"{check.asset_key.to_user_string()}: {check.check_name}"
         for check in result.get_asset_check_evaluations()
