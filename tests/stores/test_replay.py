@@ -280,6 +280,16 @@ def test_nothing_is_asked_while_nothing_changes(
     assert replay(house, settings).verdict is not None
 
 
+def test_a_setting_that_ranks_answers_otherwise_is_a_change(
+    house: ContentHouse, settings: Settings, service: RetrievalService
+) -> None:
+    service.answer("T/1", CUSTOMER)
+    replay(house, settings)
+    assert replay(house, settings).verdict is None
+    ranked_otherwise = settings.model_copy(update={"search_rerank_enabled": False})
+    assert replay(house, ranked_otherwise).verdict is not None
+
+
 def test_a_night_without_texts_says_so_and_goes_on(
     house: ContentHouse, settings: Settings, service: RetrievalService
 ) -> None:

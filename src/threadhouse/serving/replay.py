@@ -105,7 +105,7 @@ def replay_before_switch(
         new = _ask_all(service, questions)
         gone = _gone(inside.connections, questions, old)
         with inside.connect() as connection:
-            digest = state_digest(connection, embedder.space.space_id)
+            digest = state_digest(connection, settings, embedder.space.space_id)
     verdict = judge_replay(questions, old, new, settings.replay_loss_share, gone)
     decision = _decide(verdict, accept_losses=accept_losses)
     with database.connect() as connection:
@@ -134,7 +134,7 @@ def replay_published(
         return PublishedReplay(None, why_not="REPLAY_QUESTIONS is 0")
     keeper = open_question_keeper(settings)
     with database.connect() as connection:
-        digest = state_digest(connection, embedder.space.space_id)
+        digest = state_digest(connection, settings, embedder.space.space_id)
         if digest == baseline_digest(connection):
             return PublishedReplay(None, why_not="nothing changed since the last replay")
         if promote_replay(connection, digest):
@@ -171,7 +171,7 @@ def replay_published(
 def replay_gaps(settings: Settings, database: Database, embedder: QueryEmbedder) -> GapReplayReport:
     """Ask the questions of gaps again that somebody called fixed, or that what is published now may answer."""
     with database.connect() as connection:
-        digest = state_digest(connection, embedder.space.space_id)
+        digest = state_digest(connection, settings, embedder.space.space_id)
         due = due_gap_questions(connection, digest)
     if not due.questions:
         return GapReplayReport(without_text=due.without_text)

@@ -20,6 +20,7 @@ from psycopg import Connection
 from psycopg.rows import TupleRow, dict_row
 from psycopg.types.json import Jsonb
 
+from threadhouse import __version__
 from threadhouse.retrieval.audience import lane_principal
 from threadhouse.retrieval.errors import ConfigurationError
 from threadhouse.retrieval.events import ResolutionPath
@@ -37,13 +38,14 @@ from threadhouse.stores import queries
 from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.live_owners import Connections
 from threadhouse.stores.postgres import Database
+from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 
 RECENT = timedelta(days=28)
 """As long as the window of the health report: what was not asked for four weeks is not missed on the first morning."""
 
 RECENT_QUERIES = 5_000
-"""Newest queries that the sample is taken from; each is a row with its text, so a few megabytes at most."""
+"""Newest queries that the sample is taken from; each is a row with its text, which has 2,000 characters at most."""
 
 KEPT_REPLAYS = 60
 """Two months of nights on which something changed."""
@@ -145,11 +147,10 @@ def recent_questions(
     return spread_over_lanes(found.values(), limit)
 
 
-def state_digest(connection: Connection[TupleRow], space_id: str) -> str:
-    """One value for what answers are made from, as this transaction sees it; equal means the same answers."""
-    row = connection.execute(
-        queries.load("replay_state_digest"), {"code": f"{space_id}/{PACK_VERSION}"}
-    ).fetchone()
+def state_digest(connection: Connection[TupleRow], settings: Settings, space_id: str) -> str:
+    """One value for what answers are made from and by, as this transaction sees it; equal means the same answers."""
+    code = f"{space_id}/{PACK_VERSION}/{__version__}/{settings.search_rerank_enabled}"
+    row = connection.execute(queries.load("replay_state_digest"), {"code": code}).fetchone()
     if row is None:
         message = "replay_state_digest gave no row although it aggregates."
         raise LookupError(message)
