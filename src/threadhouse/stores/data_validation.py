@@ -161,11 +161,10 @@ def _broken(outcome: Mapping[str, Any]) -> tuple[BrokenExpectation, ...]:
 def _passed_states(stores: ProductStores, name: SuiteName) -> dict[str, str]:
     """Under which key each part was last found sound."""
     parameters = {"suite": name, "suite_version": EXPECTATIONS_VERSION}
-    passed: dict[str, str] = {}
     with stores.database.connect() as connection:
-        for (parts,) in connection.execute(queries.load("data_validation_passed"), parameters):
-            passed = {**parts, **passed}
-    return passed
+        return dict(
+            connection.execute(queries.load("data_validation_passed"), parameters).fetchall()
+        )
 
 
 def read_outcomes(stores: ProductStores) -> dict[str, dict[str, Any]]:
