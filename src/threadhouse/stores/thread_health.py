@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+from typing import Any, TypeVar
 from uuid import UUID, uuid5
 from zoneinfo import ZoneInfo
 
@@ -44,6 +45,8 @@ from threadhouse.retrieval.thread_health import (
 from threadhouse.stores import queries
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.signal_policy import read_signal_policy
+
+Word = TypeVar("Word", bound=StrEnum)
 
 CHECK_NAMESPACE = UUID("5d1c7b0a-63c5-5b8f-9a0e-2f7f1f0c9b44")
 """Namespace of the ids of checks: one follows from the check before it, so that two runs at once write one."""
@@ -147,22 +150,21 @@ def refresh_thread_health(
         ConfigurationError: The policy cannot be read.
     """
     started = time.monotonic()
+    today = local_day(now, zone)
     report = HealthRefreshReport()
     statuses: Counter[str] = Counter()
     with database.connect() as connection:
         policy = read_signal_policy(connection, space_id).health
         last = _last_checks(connection)
         changed: list[dict[str, Json]] = []
-        for facts in _facts(connection, policy, cohesions, last, zone, now):
+        for facts in _facts(connection, policy, cohesions, last, zone, today):
             report.checked += 1
             before = last.get((facts.thread_id, facts.lane))
             if before is not None and _is_stated(before, policy, now):
                 report.stated += 1
                 statuses[before.status] += 1
                 continue
-            check = judge_health(
-                facts, policy, before.held if before else (), now, local_day(now, zone)
-            )
+            check = judge_health(facts, policy, before.held if before else (), now, today)
             statuses[check.status] += 1
             if before is None or _is_news(check, before):
                 changed.append(_row(check, before))
@@ -224,10 +226,9 @@ def _facts(
     cohesions: Mapping[tuple[ThreadId, Audience], float],
     last: Mapping[tuple[ThreadId, Audience], _LastCheck],
     zone: ZoneInfo,
-    now: datetime,
+    today: date,
 ) -> list[HealthFacts]:
     lanes = {"lanes": list(Audience)}
-    today = local_day(now, zone)
     window = {
         "zone": zone.key,
         "metrics": list(THREAD_RATES),
@@ -258,11 +259,9 @@ def _facts(
                 lane=lane,
                 unit_count=row["unit_count"],
                 mean_confidence=row["mean_confidence"],
-                authorities=frozenset(
-                    Authority(word) for word in row["authorities"] if word in set(Authority)
-                ),
-                covered_stages=_stages(row["covered_stages"]),
-                missing_stages=_stages(missing.get(key, ())),
+                authorities=_known(Authority, row["authorities"]),
+                covered_stages=_known(LifecycleStage, row["covered_stages"]),
+                missing_stages=_known(LifecycleStage, missing.get(key, ())),
                 last_change_at=row["last_change_at"],
                 last_use=used.get(key),
                 last_statement_at=before.last_statement_at if before else None,
@@ -273,9 +272,9 @@ def _facts(
     return found
 
 
-def _stages(words: Sequence[str]) -> frozenset[LifecycleStage]:
-    known = set(LifecycleStage)
-    return frozenset(LifecycleStage(word) for word in words if word in known)
+def _known(kind: type[Word], words: Container[str]) -> frozenset[Word]:
+    """Words that we have a name for; a hub may write others."""
+    return frozenset(each for each in kind if each in words)
 
 
 def _all(connection: Connection[TupleRow], name: str, params: Mapping[str, Any]) -> list[DictRow]:
