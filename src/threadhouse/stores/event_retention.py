@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 from psycopg import IsolationLevel
 
 from threadhouse.retrieval.errors import RetentionError
-from threadhouse.retrieval.events import EARLIEST_EVENT_AT, LATEST_EVENT_AT
-from threadhouse.retrieval.local_days import day_bounds, day_start
+from threadhouse.retrieval.local_days import day_start
 from threadhouse.stores import queries
 from threadhouse.stores.lake_extract import (
     EDITS_KEPT,
     QUARANTINE_SOURCE,
     day_digest,
+    day_span,
     days_of_postgres,
+    event_horizon,
     extract_days,
 )
 from threadhouse.stores.quarantine import resolve_absent
@@ -118,24 +119,18 @@ def _close_days(
 
 
 def _close_day(database: Database, lake: EventLake, zone: ZoneInfo, day: date) -> int:
-    first, following = day_bounds(day, zone)
-    span = {
-        "first": first,
-        "next": following,
-        "earliest": EARLIEST_EVENT_AT,
-        "latest": LATEST_EVENT_AT,
-    }
     with lake.writing(), database.connect() as connection:
         # What arrives after this snapshot stays, and is found to be late by the next extract.
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.execute(queries.load("retention_begin"))
-        horizon = connection.execute(queries.load("event_horizon")).fetchone()
-        was_closed = horizon is not None and horizon[0] is not None and day < horizon[0]
+        was_closed = event_horizon(connection, zone).is_closed(day)
         digest = day_digest(connection, day, zone)
         if digest is not None and not was_closed and lake.digest_of(day) != digest:
             message = f"Events of {day} are not in the lake as PostgreSQL has them, so they were kept; run the nightly again."
             raise RetentionError(message)
-        removed = connection.execute(queries.load("retention_delete_day"), span).rowcount
+        removed = connection.execute(
+            queries.load("retention_delete_day"), day_span(day, zone)
+        ).rowcount
         if not was_closed:
             resolve_absent(connection, f"{QUARANTINE_SOURCE}/{day.isoformat()}", [])
         connection.execute(
@@ -155,8 +150,7 @@ def _drop_files(
     if first_kept is None:
         return ()
     with database.connect() as connection:
-        horizon = connection.execute(queries.load("event_horizon")).fetchone()
-        closed_to = horizon[0] if horizon else None
+        closed_to = event_horizon(connection, zone).kept_from
         if closed_to is None:
             return ()
         # A day that Postgres still has would be extracted again.

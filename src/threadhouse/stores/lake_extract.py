@@ -75,7 +75,7 @@ class _Now:
 
 
 @dataclass(frozen=True, slots=True)
-class _Horizon:
+class EventHorizon:
     """The oldest day that Postgres keeps, by rule and by what is there; None where nothing is."""
 
     kept_from: date | None
@@ -131,7 +131,7 @@ def extract_days(
         stack.enter_context(lake.writing())
         connection = stack.enter_context(_snapshot(database))
         due = _candidates(connection, lake, zone, recheck=recheck)
-        now, horizon = _now(connection), _horizon(connection, zone)
+        now, horizon = _now(connection), event_horizon(connection, zone)
         quarantined += _quarantine_timeless(connection, database)
         wanted = [day for day in due if days is None or day in days]
         there = lake.digests()
@@ -151,8 +151,7 @@ def extract_days(
             elif there.get(day) == digest:
                 unchanged += 1
             else:
-                copied = {**_RANGE, **_bounds(day, zone)}
-                with copies.stream("lake_day_events", copied) as events:
+                with copies.stream("lake_day_events", day_span(day, zone)) as events:
                     # Noted before the file is in place: once it is, the day is not looked at again.
                     done = lake.write_day(
                         working,
@@ -194,11 +193,22 @@ def days_of_postgres(connection: Connection[TupleRow], zone: ZoneInfo) -> tuple[
     )
 
 
+def event_horizon(connection: Connection[TupleRow], zone: ZoneInfo) -> EventHorizon:
+    """How far back Postgres goes now."""
+    row = connection.execute(queries.load("event_horizon")).fetchone()
+    first = _span(connection)[0]
+    return EventHorizon(row[0] if row else None, local_day(first, zone) if first else None)
+
+
+def day_span(day: date, zone: ZoneInfo) -> dict[str, datetime]:
+    """A local day as ``nao.events_of_day`` takes it: its first instant, that of the next day, and the limits of all instants."""
+    first, following = day_bounds(day, zone)
+    return {**_RANGE, "first": first, "next": following}
+
+
 def day_digest(connection: Connection[TupleRow], day: date, zone: ZoneInfo) -> DayDigest | None:
     """What a day holds in Postgres; None when it holds nothing."""
-    row = connection.execute(
-        queries.load("lake_day_digest"), {**_RANGE, **_bounds(day, zone)}
-    ).fetchone()
+    row = connection.execute(queries.load("lake_day_digest"), day_span(day, zone)).fetchone()
     return None if row is None or not row[0] else DayDigest(contract_of(zone), *row)
 
 
@@ -217,12 +227,6 @@ def _now(connection: Connection[TupleRow]) -> _Now:
         message = "lake_database gave no row although it asks for none."
         raise LookupError(message)
     return _Now(*row)
-
-
-def _horizon(connection: Connection[TupleRow], zone: ZoneInfo) -> _Horizon:
-    row = connection.execute(queries.load("event_horizon")).fetchone()
-    first = _span(connection)[0]
-    return _Horizon(row[0] if row else None, local_day(first, zone) if first else None)
 
 
 def _span(connection: Connection[TupleRow]) -> tuple[datetime | None, datetime | None]:
@@ -277,10 +281,6 @@ def _can_follow(state: ExtractState, now: _Now, zone: ZoneInfo) -> bool:
     )
 
 
-def _bounds(day: date, zone: ZoneInfo) -> dict[str, datetime]:
-    return dict(zip(("first", "next"), day_bounds(day, zone), strict=True))
-
-
 def _quarantine(database: Database, day: date, faults: Sequence[FaultyEvent], faulty: int) -> None:
     source = f"{QUARANTINE_SOURCE}/{day.isoformat()}"
     items: list[QuarantinedItem] = []
@@ -300,7 +300,7 @@ def _quarantine_late(
 ) -> int:
     rows = connection.execute(
         queries.load("lake_late_events"),
-        {**_RANGE, **_bounds(day, zone), "limit": FAULTS_NAMED},
+        {**day_span(day, zone), "limit": FAULTS_NAMED},
     ).fetchall()
     reason = "its day is closed, because retention has removed the events it would stand beside"
     found = [
