@@ -299,6 +299,16 @@ class PathOutcome:
         """Nothing leaked and nothing was missed."""
         return not self.leaked and not self.missed
 
+    def in_words(self) -> str:
+        """What is wrong, with the first marks by name."""
+        words = [
+            f"{word} {', '.join(marks[:_NAMED])}"
+            + (f" and {len(marks) - _NAMED:,} more" if len(marks) > _NAMED else "")
+            for word, marks in (("leaked", self.leaked), ("missed", self.missed))
+            if marks
+        ]
+        return f"{self.path} as {self.reader}: {'; '.join(words)}"
+
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
@@ -334,7 +344,13 @@ class ProbeReport:
             lines.append([path, f"{planted:,}", *(cells.get((path, r), "") for r in readers)])
         text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         return "\n".join(
-            [text, *(f"- {line}" for line in (*map(_fault, self.faults), *self.left_out))]
+            [
+                text,
+                *(
+                    f"- {line}"
+                    for line in (*(each.in_words() for each in self.faults), *self.left_out)
+                ),
+            ]
         )
 
 
@@ -345,16 +361,6 @@ def _cell(row: PathOutcome) -> str:
         if count
     )
     return f"{row.seen:,} of {row.must_see:,}{wrong}"
-
-
-def _fault(row: PathOutcome) -> str:
-    words = [
-        f"{word} {', '.join(marks[:_NAMED])}"
-        + (f" and {len(marks) - _NAMED:,} more" if len(marks) > _NAMED else "")
-        for word, marks in (("leaked", row.leaked), ("missed", row.missed))
-        if marks
-    ]
-    return f"{row.path} as {row.reader}: {'; '.join(words)}"
 
 
 def probed_readers(policy: AudiencePolicy) -> dict[str, Principal]:

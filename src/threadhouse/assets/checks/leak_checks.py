@@ -15,7 +15,7 @@ from threadhouse.assets.automation import retrying_transient_faults
 from threadhouse.assets.context_packs import context_packs
 from threadhouse.assets.vectors import INFORMATION_UNIT_VECTORS
 from threadhouse.resources.stores import EnvironmentResource
-from threadhouse.retrieval.leak_canaries import ProbeReport
+from threadhouse.retrieval.leak_canaries import PathOutcome, ProbeReport
 from threadhouse.stores.settings import Settings
 
 Probe = Callable[[Settings], ProbeReport]
@@ -48,7 +48,7 @@ def _verdict(report: ProbeReport) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=not report.faults,
         severity=dg.AssetCheckSeverity.ERROR,
-        description="threadhouse security list names what was found." if report.faults else None,
+        description=_found(report.faults) if report.faults else None,
         metadata={
             "leaked": sum(len(each.leaked) for each in report.outcomes),
             "missed": sum(len(each.missed) for each in report.outcomes),
@@ -56,3 +56,9 @@ def _verdict(report: ProbeReport) -> dg.AssetCheckResult:
             "paths": dg.MetadataValue.md(report.table()),
         },
     )
+
+
+def _found(faults: tuple[PathOutcome, ...]) -> str:
+    """The first fault in words, since the run that stops here may be all that somebody has of it."""
+    others = f" and {len(faults) - 1} more" if faults[1:] else ""
+    return f"{faults[0].in_words()}{others}; threadhouse security list names what was found."
