@@ -30,7 +30,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 from uuid import UUID
@@ -107,14 +107,16 @@ _Seen: TypeAlias = tuple[int, int, int]
 """Inode, time of change in ns and size of a file that is only ever replaced: the same three, the same content."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Layout:
     root: Path
-    _remembered: dict[str, tuple[_Seen, str]] = field(
-        default_factory=dict[str, tuple[_Seen, str]], compare=False
+    _remembered: dict[Path, tuple[_Seen, str]] = field(
+        default_factory=dict[Path, tuple[_Seen, str]], compare=False
     )
+    # A question looks more than a dozen times, and putting a path together takes longer than the look.
+    _pointers: dict[str, Path] = field(default_factory=dict[str, Path], compare=False)
 
-    @property
+    @cached_property
     def aliases(self) -> Path:
         return self.root / "aliases.json"
 
@@ -126,25 +128,27 @@ class _Layout:
 
     def read_aliases(self) -> dict[str, str]:
         try:
-            return cast("dict[str, str]", json.loads(self._read(f"{self.root}/aliases.json")))
+            return cast("dict[str, str]", json.loads(self._read(self.aliases)))
         except FileNotFoundError:
             return {}
 
-    def _read(self, path: str) -> str:
+    def _read(self, path: Path) -> str:
         """A small file that `_replace_atomically` writes. Readers look at it for every question; most find it unchanged."""
-        # No Path: a question looks more than a dozen times, and putting one together takes longer than the look.
-        now = os.stat(path)  # noqa: PTH116
+        now = path.stat()
         seen = (now.st_ino, now.st_mtime_ns, now.st_size)
         remembered = self._remembered.get(path)
         if remembered is None or remembered[0] != seen:
             # Replaced after the look: it is then read again next time, since the older look is remembered with it.
-            remembered = self._remembered[path] = (seen, Path(path).read_text("utf-8"))
+            remembered = self._remembered[path] = (seen, path.read_text("utf-8"))
         return remembered[1]
 
     def current_seq(self, physical: str) -> int | None:
         """The copy that readers open; None when there is none yet."""
+        path = self._pointers.get(physical)
+        if path is None:
+            path = self._pointers[physical] = self.published(physical) / _CURRENT
         try:
-            pointer = self._read(f"{self.root}/published/{physical}/{_CURRENT}")
+            pointer = self._read(path)
         except FileNotFoundError:
             return None
         # A damaged pointer counts as none, so that the next publish writes it again.
