@@ -229,3 +229,37 @@ def test_gaps_are_counted_by_the_day_on_which_they_were_opened_and_closed(
         ("weak_thread", 0, 0, 1, 1, 1),
     ]
     assert [(d.day.day, d.opened, d.closed) for d in figures.gap_days] == [(15, 2, 0), (16, 0, 1)]
+
+
+def test_operators_see_what_a_replay_lost_and_a_lane_how_many_of_its_own(counted: Database) -> None:
+    with counted.connect() as connection:
+        connection.execute(
+            "insert into nao.replay_run (replay_id, stage, state_digest, verdict, questions, changed, at_risk, lost"
+            ", loss_share_limit, seconds) values (%(run)s, 'packs', '', 'stopped', 3, 2, 3, 1, 0.1, 1)",
+            {"run": UUID(int=9)},
+        )
+        connection.execute(
+            "insert into nao.replay_result (replay_id, question_key, lane, query_id, old_path, old_thread_id, old_units"
+            ", new_path, changes, loss) values"
+            " (%(run)s, 'a', 'employee', %(lost)s, 'thread', 't', '{u@1}', 'none', '{thread}', 'nothing_found')"
+            ", (%(run)s, 'b', 'employee', %(kept)s, 'thread', 't', '{u@1}', 'thread', '{units}', null)"
+            ", (%(run)s, 'c', 'customer', %(kept)s, 'thread', 't', '{u@1}', 'thread', '{}', null)",
+            {"run": UUID(int=9), "lost": UUID(int=1), "kept": UUID(int=2)},
+        )
+    seen = {
+        lane: collect_health_figures(counted, DAY, zone=ZONE, lane=lane).replay
+        for lane in ("overall", "employee", "customer")
+    }
+    assert {
+        lane: each and (each.questions, each.changed, each.at_risk, each.lost, each.verdict)
+        for lane, each in seen.items()
+    } == {
+        "overall": (3, 2, 3, 1, "stopped"),
+        "employee": (2, 2, 2, 1, None),
+        "customer": (1, 0, 1, 0, None),
+    }
+    assert {lane: each and [x.query_id for x in each.losses] for lane, each in seen.items()} == {
+        "overall": [str(UUID(int=1))],
+        "employee": [],
+        "customer": [],
+    }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import polars as pl
+from psycopg.rows import dict_row
 
 from threadhouse.retrieval.errors import ConfigurationError
 from threadhouse.retrieval.health_figures import (
@@ -42,7 +43,7 @@ from threadhouse.stores import queries
 from threadhouse.stores.gap_signals import gaps_by_day
 from threadhouse.stores.lake import replace_durably
 from threadhouse.stores.metrics_store import read_daily_metrics
-from threadhouse.stores.replay import latest_replay
+from threadhouse.stores.replay import require_replay
 from threadhouse.stores.thread_health import KnownHealth, latest_thread_health
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ def collect_health_figures(
     days = days_between(first, day)
     wanted = None if lane == OVERALL else Audience(lane)
     daily = read_daily_metrics(database, first, day, wanted)
-    replay = _replay(database, wanted)
     with database.connect() as connection:
         gaps, gap_days = _gaps(connection, first, day, zone, wanted)
         health = latest_thread_health(connection, lane=wanted)
@@ -95,7 +95,7 @@ def collect_health_figures(
             gap_days=gap_days,
             thread_health=_health_counts(health),
             packs=_packs(connection, wanted),
-            replay=replay,
+            replay=_replay(database, connection, wanted),
         )
         if wanted is not None:
             return common
@@ -262,18 +262,18 @@ def _unhealthy(
     )
 
 
-def _replay(database: Database, lane: Audience | None) -> ReplayFigure | None:
+def _replay(
+    database: Database, connection: Connection[TupleRow], lane: Audience | None
+) -> ReplayFigure | None:
     """The newest replay. A lane learns how its own questions fared; threads and the verdict are for operators."""
-    record = latest_replay(database, lane)
-    if record is None:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        run = cursor.execute(
+            queries.load("replay_latest"), {"lane": lane, "replay_id": None}
+        ).fetchone()
+    if run is None:
         return None
-    figure = ReplayFigure(
-        replayed_at=record.replayed_at,
-        questions=record.questions,
-        changed=record.changed,
-        at_risk=record.at_risk,
-        lost=record.lost,
-    )
+    counts = ("replayed_at", "questions", "changed", "at_risk", "lost")
+    figure = ReplayFigure(**{name: run[name] for name in counts})
     if lane is not None:
         return figure
     losses = tuple(
@@ -284,7 +284,7 @@ def _replay(database: Database, lane: Audience | None) -> ReplayFigure | None:
             old_thread_id=each.old_thread_id,
             new_thread_id=each.new_thread_id,
         )
-        for each in record.results
+        for each in require_replay(database, run["replay_id"]).results
         if each.loss is not None
     )
-    return replace(figure, verdict=record.verdict.value, losses=losses[:WORST_THREADS])
+    return replace(figure, verdict=run["verdict"], losses=losses[:WORST_THREADS])
