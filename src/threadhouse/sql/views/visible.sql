@@ -161,6 +161,25 @@ cross join lateral (select t.input_revision from visible.semantic_thread t where
 where (c.lane = (select cong.current_lane()) or (select cong.current_lane()) is null)
   and c.input_revision = t.input_revision and c.policy_version = (select cong.policy_in_force());
 
+-- One thread, if these rights leave it open and show one of its units: `visible.semantic_thread` with rights that are given. For functions
+-- with their owner's rights alone, since it has none of its own; without settings, so that the planner puts it into the statement.
+create or replace function visible.thread_seen_with(id text, allowed integer) returns table (thread_id text)
+language sql stable rows 1 as $fn$
+  select t.thread_id
+  from source.semantic_thread t
+  cross join lateral
+  ( select from source.thread_membership m
+    cross join lateral
+    ( select u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification
+      from source.information_unit u where u.logical_unit_id = m.logical_unit_id offset 0 ) u
+    where m.thread_id = t.thread_id and m.status in ('confirmed', 'proposed', 'needs_human')
+      and cong.sees(u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification, allowed)
+    order by m.logical_unit_id
+    limit 1 ) seen_unit
+  where t.thread_id = id and cong.leaves_open(t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority, allowed)
+  offset 0
+$fn$;
+
 -- Everything that names and words say about threads, over those that may be seen and through units that may be seen. A function with its
 -- owner's rights, because no index on words or keys can be used behind a security barrier (their operators are not leakproof), and
 -- looking every unit through would tell by its time how many there are. `allowed` can only take away from what the role may see.
@@ -241,21 +260,7 @@ begin
   ( -- Best first, and no further than the limit: a thread that the reader does not see takes no place of one that it sees.
     select w.thread_id, 'words' as signal, w.rank::double precision as value, '' as wording, '' as label
     from worded w
-    cross join lateral
-    ( select t.thread_id, t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority
-      from source.semantic_thread t where t.thread_id = w.thread_id offset 0 ) as t
-    cross join lateral
-    ( select from source.thread_membership m
-      cross join lateral
-      ( select u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification
-        from source.information_unit u
-        where u.logical_unit_id = m.logical_unit_id
-        offset 0 ) as u
-      where m.thread_id = t.thread_id and m.status in ('confirmed', 'proposed', 'needs_human')
-        and cong.sees(u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification, allowed_here)
-      order by m.logical_unit_id
-      limit 1 ) as seen_unit
-    where cong.leaves_open(t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority, allowed_here)
+    cross join lateral visible.thread_seen_with(w.thread_id, allowed_here) t
     limit word_limit )
   , seen_named as
   ( select n.thread_id, n.signal, n.value, n.wording, n.label
@@ -263,21 +268,7 @@ begin
     where n.thread_id in
     ( select t.thread_id
       from (select distinct thread_id from named) d
-      cross join lateral
-      ( select t.thread_id, t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority
-      from source.semantic_thread t where t.thread_id = d.thread_id offset 0 ) as t
-      cross join lateral
-    ( select from source.thread_membership m
-      cross join lateral
-      ( select u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification
-        from source.information_unit u
-        where u.logical_unit_id = m.logical_unit_id
-        offset 0 ) as u
-      where m.thread_id = t.thread_id and m.status in ('confirmed', 'proposed', 'needs_human')
-        and cong.sees(u.visibility, u.readiness, u.publication_state, u.risk_class, u.authority, u.lifecycle_stage, u.data_classification, allowed_here)
-      order by m.logical_unit_id
-      limit 1 ) as seen_unit
-      where cong.leaves_open(t.visibility, t.readiness, t.publication_state, t.risk_class, t.authority, allowed_here) ) )
+      cross join lateral visible.thread_seen_with(d.thread_id, allowed_here) t ) )
   select thread_id, signal, value, wording, label from seen_named
   union all
   select thread_id, signal, value, wording, label from seen_worded;
