@@ -20,7 +20,6 @@ from threadhouse.retrieval.models import Collection
 from threadhouse.stores.audit import audit_projection
 from threadhouse.stores.chunk_table import chunk_table_path, refresh_chunk_table
 from threadhouse.stores.embedding_cache import CachedEmbedder
-from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.migrations import open_database
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import publish_content
@@ -121,9 +120,7 @@ def _cut(home: TemporaryHome, database: Database, embedder: CachedEmbedder) -> N
 
 def _publish(home: TemporaryHome, database: Database, embedder: CachedEmbedder) -> None:
     with open_writer(home=home.path) as store:
-        with database.connect() as connection:
-            policy = KnowledgeReader(connection).policy()
-        publish_content(database, store, embedder, policy, home.path)
+        publish_content(database, store, embedder, home.path)
 
 
 def _read_texts(database: Database) -> None:

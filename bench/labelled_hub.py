@@ -56,7 +56,6 @@ from threadhouse.stores import embedded_postgres
 from threadhouse.stores.centroid_projection import refresh_centroids
 from threadhouse.stores.embedders import EmbeddedBatch
 from threadhouse.stores.embedding_cache import CachedEmbedder, StreamingEmbedder
-from threadhouse.stores.knowledge import open_knowledge
 from threadhouse.stores.pack_refresh import refresh_packs
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import publish_content
@@ -437,11 +436,9 @@ def publish_hub(database: Database, settings: Settings, embedder: StreamingEmbed
     # Statistics as they are once autovacuum has been by.
     with database.connect(autocommit=True) as connection:
         connection.execute("analyze")
-    with open_knowledge(database) as knowledge:
-        policy = knowledge.policy()
     cached = CachedEmbedder(embedder, PostgresVectorCache(database))
     with open_writer(home=settings.home, lock_timeout_s=settings.lock_timeout_s) as store:
-        publish_content(database, store, cached, policy, settings.home, allowed_deletion_share=None)
+        publish_content(database, store, cached, settings.home, allowed_deletion_share=None)
         refresh_centroids(database, store, embedder.space)
     refresh_packs(database, embedder.space.space_id)
     with database.connect(autocommit=True) as connection:

@@ -27,7 +27,6 @@ from threadhouse.retrieval.resolution import RetrievalPolicy
 from threadhouse.serving.opening import open_retrieval_service
 from threadhouse.serving.retrieval_service import RetrievalService
 from threadhouse.stores.centroid_projection import refresh_centroids
-from threadhouse.stores.knowledge import open_knowledge
 from threadhouse.stores.loading import load_path
 from threadhouse.stores.migrations import open_database
 from threadhouse.stores.pack_refresh import refresh_packs
@@ -122,10 +121,8 @@ def open_hub(source: HubSource, data: Path, embedder: BenchEmbedder) -> Generato
         # Statistics as they are once autovacuum has been by.
         with database.connect(autocommit=True) as connection:
             connection.execute("analyze")
-        with open_knowledge(database) as knowledge:
-            audiences = knowledge.policy()
         with open_writer(home=home.path, lock_timeout_s=home.settings.lock_timeout_s) as store:
-            publish_content(database, store, embedder.cached, audiences, home.path)
+            publish_content(database, store, embedder.cached, home.path)
             refresh_centroids(database, store, embedder.space)
         refresh_packs(database, embedder.space.space_id)
         with database.connect(autocommit=True) as connection:

@@ -491,12 +491,10 @@ def _run_steps(
     plan: Plan, database: Database, embedder: StreamingEmbedder
 ) -> tuple[PublishReport, int]:
     """Publish, centroids, packs; and the instant at which the vectors were published."""
-    with open_knowledge(database) as knowledge:
-        policy = knowledge.policy()
     settings = plan.settings
     cached = CachedEmbedder(embedder, PostgresVectorCache(database))
     with open_writer(home=settings.home, lock_timeout_s=settings.lock_timeout_s) as store:
-        report = publish_content(database, store, cached, policy, settings.home)
+        report = publish_content(database, store, cached, settings.home)
         published = time.monotonic_ns()
         refresh_centroids(database, store, embedder.space)
     refresh_packs(database, embedder.space.space_id)

@@ -26,7 +26,6 @@ from threadhouse.retrieval.projection import ProjectionPointer
 from threadhouse.stores.audit import AuditReport, audit_projection
 from threadhouse.stores.centroid_projection import CentroidReport, refresh_centroids
 from threadhouse.stores.embedding_cache import CachedEmbedder
-from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import (
     BeforeSwitch,
@@ -114,10 +113,8 @@ class ContentHouse:
         on_step: Callable[[str], None] | None = None,
         **options: Unpack[PublishOptions],
     ) -> PublishReport:
-        with self.database.connect() as connection:
-            policy = KnowledgeReader(connection).policy()
         return publish_content(
-            self.database, store, self.embedder(), policy, self.home, on_step=on_step, **options
+            self.database, store, self.embedder(), self.home, on_step=on_step, **options
         )
 
     def refresh_centroids(self) -> CentroidReport:

@@ -23,7 +23,6 @@ from threadhouse.stores.centroid_projection import refresh_centroids
 from threadhouse.stores.embedders import FastembedEmbedder
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.intake_proposals import list_proposals
-from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import publish_content
 from threadhouse.stores.vector_cache import PostgresVectorCache
@@ -76,10 +75,8 @@ def run(
 
 
 def publish(house: NightHouse, embedder: CachedEmbedder) -> None:
-    with house.database.connect() as connection:
-        policy = KnowledgeReader(connection).policy()
     with open_writer(home=house.settings.home) as store:
-        publish_content(house.database, store, embedder, policy, house.settings.home)
+        publish_content(house.database, store, embedder, house.settings.home)
         refresh_centroids(house.database, store, embedder.space)
 
 

@@ -20,7 +20,6 @@ from threadhouse.serving.tokens import Grant, PrincipalTokens
 from threadhouse.stores.embedders import FastembedEmbedder
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.judged_queries import JudgedQuery, read_judged_queries
-from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import publish_content
 from threadhouse.stores.settings import Settings
@@ -52,10 +51,9 @@ def house(
         add_document(connection, "leave")
         add_unit(connection, "L.1", "leave", "Nhân viên được nghỉ phép mười hai ngày mỗi năm.")
         add_unit(connection, "L.2", "leave", "Khách hàng được hoàn tiền trong bảy ngày.")
-        policy = KnowledgeReader(connection).policy()
     with house.writer() as store:
         cached = CachedEmbedder(embedder, PostgresVectorCache(database))
-        publish_content(database, store, cached, policy, tmp_path)
+        publish_content(database, store, cached, tmp_path)
     (tmp_path / "models").symlink_to(model_home / "models", target_is_directory=True)
     monkeypatch.setenv("THREADHOUSE_HOME", str(tmp_path))
     monkeypatch.setenv("DATABASE_URL", database.conninfo)

@@ -22,7 +22,6 @@ from threadhouse.retrieval.models import Collection
 from threadhouse.retrieval.payloads import labels_from_metadata, validate_payload
 from threadhouse.stores.audit import audit_projection
 from threadhouse.stores.embedding_cache import CachedEmbedder
-from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import PublishReport, publish_content, read_pointers
 from threadhouse.stores.projection_sources import DocumentSource, UnitSource
@@ -69,9 +68,8 @@ def publish(database: Database, home: Path, kill_at: str | None = None) -> Publi
         if kill_at is not None and name.startswith(kill_at):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with open_writer(home=home, lock_timeout_s=10) as store, database.connect() as connection:
-        policy = KnowledgeReader(connection).policy()
-        return publish_content(database, store, embedder, policy, home, on_step=on_step)
+    with open_writer(home=home, lock_timeout_s=10) as store:
+        return publish_content(database, store, embedder, home, on_step=on_step)
 
 
 def publish_in_child(database: Database, home: Path, kill_at: str) -> int:

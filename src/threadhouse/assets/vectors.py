@@ -28,7 +28,6 @@ from threadhouse.resources.stores import (
 )
 from threadhouse.retrieval.models import Collection, VectorSpace
 from threadhouse.retrieval.projection import DEFAULT_DELETION_SHARE
-from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.projection import PublishReport, publish_content
 
 INFORMATION_UNIT_VECTORS = dg.AssetKey("information_unit_vectors")
@@ -97,13 +96,10 @@ def content_vectors(
         database, settings = postgres.open(), environment.settings()
         opened = embedder.open(database)
         with vectors.writer() as store:
-            with database.connect() as connection:
-                policy = KnowledgeReader(connection).policy()
             report = publish_content(
                 database,
                 store,
                 opened,
-                policy,
                 settings.home,
                 allowed_deletion_share=None if config.allow_deletes else DEFAULT_DELETION_SHARE,
                 before_switch=lambda move: replays.before_switch(

@@ -62,6 +62,7 @@ from threadhouse.stores.chunk_table import (
     spans_by_digest,
 )
 from threadhouse.stores.embedding_cache import CachedEmbedder
+from threadhouse.stores.knowledge import open_knowledge
 from threadhouse.stores.night_records import (
     WaitingRevocation,
     note_step,
@@ -170,11 +171,10 @@ def projection_lock(database: Database) -> AbstractContextManager[None]:
     return advisory_lock(database, PROJECTION_LOCK, "The projection is being written by")
 
 
-def publish_content(  # noqa: PLR0913  # what it works on, and who looks on while it does
+def publish_content(
     database: Database,
     vectors: VectorStore,
     embedder: CachedEmbedder,
-    policy: AudiencePolicy,
     home: Path,
     *,
     allowed_deletion_share: float | None = DEFAULT_DELETION_SHARE,
@@ -196,6 +196,7 @@ def publish_content(  # noqa: PLR0913  # what it works on, and who looks on whil
 
     Raises:
         StoreLockedError: Another publish is under way.
+        ConfigurationError: No audience policy is in force; nothing was written.
         DeletionBrakeError: Too much would be deleted; nothing was written.
         EmptySourceError: The source is empty; nothing was written.
         ProjectionError: What was written is not what was planned; nothing was switched over.
@@ -204,6 +205,8 @@ def publish_content(  # noqa: PLR0913  # what it works on, and who looks on whil
     report = PublishReport()
     started = time.monotonic()
     with projection_lock(database):
+        with open_knowledge(database) as knowledge:
+            policy = knowledge.policy()
         works = _plan(
             database,
             vectors,

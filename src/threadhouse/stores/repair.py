@@ -16,7 +16,6 @@ from threadhouse.retrieval.ports import VectorStore
 from threadhouse.stores.audit import AuditReport
 from threadhouse.stores.centroid_projection import refresh_centroids
 from threadhouse.stores.embedding_cache import CachedEmbedder
-from threadhouse.stores.knowledge import open_knowledge
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import publish_content
 
@@ -78,11 +77,7 @@ def repair_projection(
         EmptySourceError: The source is empty.
     """
     orders = report.repair_orders
-    with open_knowledge(database) as knowledge:
-        policy = knowledge.policy()
-    published = publish_content(
-        database, vectors, embedder, policy, home, repair=orders, progress=progress
-    )
+    published = publish_content(database, vectors, embedder, home, repair=orders, progress=progress)
     order = orders[Collection.THREAD_CENTROIDS]
     centroids = refresh_centroids(
         database, vectors, embedder.space, rebuild=order.rebuild | order.rewrite
