@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 BENCH_VENV := .venv-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help nightly ui test test-slow check bench bench-metrics bench-quality lock clean
+.PHONY: help nightly ui test test-slow test-postgres check bench bench-metrics bench-quality lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -34,6 +34,9 @@ test: $(VENV)/.dev ## every test except those marked slow
 
 test-slow: $(VENV)/.dev ## the longer runs
 	@$(BIN)/pytest -m slow
+
+test-postgres: $(VENV)/.dev ## all of tests/stores on Debian's PostgreSQL (apt-get install postgresql), by a login that is no superuser
+	@$(BIN)/pytest -rs -s -m slow tests/stores/test_outside_postgres.py
 
 check: $(VENV)/.dev ## lint, types, import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

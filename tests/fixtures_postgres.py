@@ -1,8 +1,8 @@
 """A real PostgreSQL for tests, and a clean, migrated database for each of them.
 
 Belongs here: the server of the session and the databases cloned on it.
-``THREADHOUSE_TEST_DATABASE_URL`` names an outside server whose user may create databases; then
-nothing is started.
+``THREADHOUSE_TEST_DATABASE_URL`` names an outside server whose user may create databases and roles; then
+nothing is started. ``THREADHOUSE_TEST_ADMINISTRATOR_URL`` names it with a superuser, for the few tests that are one.
 Does not belong here: rows. A test writes what it needs.
 """
 
@@ -22,6 +22,7 @@ from threadhouse.stores import embedded_postgres, migrations
 from threadhouse.stores.postgres import Database
 
 OUTSIDE_SERVER = "THREADHOUSE_TEST_DATABASE_URL"
+OUTSIDE_ADMINISTRATOR = "THREADHOUSE_TEST_ADMINISTRATOR_URL"
 _numbers = itertools.count(1)
 
 
@@ -80,6 +81,18 @@ def database(postgres_server: Database, template_database: str) -> Generator[Dat
     """A clean database with the whole schema, for this test alone."""
     with new_database(postgres_server, template_database) as cloned:
         yield cloned
+
+
+@pytest.fixture
+def administrator(database: Database) -> Database:
+    """The clean database of this test, as a superuser. Who owns an embedded server is one."""
+    if not os.environ.get(OUTSIDE_SERVER):
+        return database
+    server = os.environ.get(OUTSIDE_ADMINISTRATOR)
+    if not server:
+        pytest.skip(f"It takes a superuser: set {OUTSIDE_ADMINISTRATOR}.")
+    name = str(conninfo_to_dict(database.conninfo)["dbname"])
+    return Database(server, is_embedded=False, lock_timeout_s=10.0).with_database(name)
 
 
 @pytest.fixture

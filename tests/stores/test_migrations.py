@@ -284,6 +284,8 @@ def another_user(database: Database, role: str) -> Generator[Database, None, Non
         yield Database(conninfo, database.is_embedded, lock_timeout_s=10.0)
     finally:
         with database.connect() as connection:
+            # Who is no superuser drops what belongs to a role as a member of it.
+            connection.execute(sql.SQL("grant {} to current_user").format(name))
             connection.execute(sql.SQL("drop owned by {} cascade").format(name))
             connection.execute(sql.SQL("drop role {}").format(name))
 

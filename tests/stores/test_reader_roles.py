@@ -445,9 +445,9 @@ def test_the_builder_reads_knowledge_and_writes_nothing(database: Database) -> N
 
 
 @pytest.mark.parametrize("role", LANE_ROLE_NAMES)
-def test_a_lane_cannot_become_another_one(database: Database, role: str) -> None:
+def test_a_lane_cannot_become_another_one(administrator: Database, role: str) -> None:
     others = [other for other in (*LANE_ROLE_NAMES, READER_ROLE, BUILDER_ROLE) if other != role]
-    with database.connect() as connection:
+    with administrator.connect() as connection:
         members = connection.execute(
             "select rolname from pg_roles where rolname = any (%s) and pg_has_role(%s, oid, 'member')",
             (others, role),
@@ -464,8 +464,8 @@ def test_a_lane_cannot_become_another_one(database: Database, role: str) -> None
                 assert row == (role,)
 
 
-def test_the_reader_has_nothing_of_a_lane_before_it_becomes_one(database: Database) -> None:
-    with database.connect() as connection:
+def test_the_reader_has_nothing_of_a_lane_before_it_becomes_one(administrator: Database) -> None:
+    with administrator.connect() as connection:
         connection.execute(f"set session authorization {READER_ROLE}".encode())
         with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
             connection.execute("select * from visible.information_unit")
@@ -485,6 +485,7 @@ def test_a_role_that_is_no_lane_sees_nothing_through_the_views(database: Databas
             ],
         )
         connection.execute("create role threadhouse_test_stranger")
+        connection.execute("grant threadhouse_test_stranger to current_user")
         connection.execute("grant threadhouse_ai_agent to threadhouse_test_stranger")
         connection.execute("grant usage on schema visible to threadhouse_test_stranger")
         connection.execute("grant select on visible.information_unit to threadhouse_test_stranger")
