@@ -100,11 +100,9 @@ def stage_and_stop(house: ContentHouse) -> None:
         house.publish(stop)
 
 
-def set_unit_0(assignment: LiteralString) -> Callable[[ContentHouse], None]:
+def published_after(statement: LiteralString) -> Callable[[ContentHouse], None]:
     def act(house: ContentHouse) -> None:
-        house.change(
-            "update public.tac_logical_unit set " + assignment + " where logical_unit_id = 'unit-0'"
-        )
+        house.change(statement, "unit-0")
         house.publish()
 
     return act
@@ -113,11 +111,21 @@ def set_unit_0(assignment: LiteralString) -> Callable[[ContentHouse], None]:
 STATES: dict[str, Callable[[ContentHouse], None]] = {
     "as it was published": lambda _: None,
     "replaced, never published": stage_and_stop,
-    "superseded": set_unit_0("readiness = 'superseded'"),
-    "withdrawn": set_unit_0("publication_state = 'withdrawn'"),
-    "blocked": set_unit_0("data_classification = 'blocked'"),
-    "without a live version": set_unit_0("current_version_id = null"),
-    "in another document": set_unit_0("document_id = 'legacy-0'"),
+    "superseded": published_after(
+        "update public.tac_logical_unit set readiness = 'superseded' where logical_unit_id = %s"
+    ),
+    "withdrawn": published_after(
+        "update public.tac_logical_unit set publication_state = 'withdrawn' where logical_unit_id = %s"
+    ),
+    "blocked": published_after(
+        "update public.tac_logical_unit set data_classification = 'blocked' where logical_unit_id = %s"
+    ),
+    "without a live version": published_after(
+        "update public.tac_logical_unit set current_version_id = null where logical_unit_id = %s"
+    ),
+    "in another document": published_after(
+        "update public.tac_logical_unit set document_id = 'legacy-0' where logical_unit_id = %s"
+    ),
 }
 
 
