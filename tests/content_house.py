@@ -22,7 +22,7 @@ from threadhouse.retrieval.audit import FindingKind, owner_key
 from threadhouse.retrieval.models import Collection, Json, SparseVector, StoredPoint, VectorPoint
 from threadhouse.retrieval.payloads import point_id
 from threadhouse.retrieval.ports import VectorSearcher, VectorStore
-from threadhouse.retrieval.projection import ProjectionPointer
+from threadhouse.retrieval.projection import ContentScope, ProjectionPointer
 from threadhouse.stores.audit import AuditReport, audit_projection
 from threadhouse.stores.centroid_projection import CentroidReport, refresh_centroids
 from threadhouse.stores.embedding_cache import CachedEmbedder
@@ -48,6 +48,7 @@ UNITS, DOCUMENTS, CENTROIDS = (
 class PublishOptions(TypedDict, total=False):
     allowed_deletion_share: float | None
     before_switch: BeforeSwitch
+    scope: ContentScope | None
 
 
 @dataclass
@@ -117,9 +118,9 @@ class ContentHouse:
             self.database, store, self.embedder(), self.home, on_step=on_step, **options
         )
 
-    def refresh_centroids(self) -> CentroidReport:
+    def refresh_centroids(self, threads: frozenset[str] | None = None) -> CentroidReport:
         with self.writer() as store:
-            return refresh_centroids(self.database, store, self.inner.space)
+            return refresh_centroids(self.database, store, self.inner.space, threads=threads)
 
     def audit(self) -> AuditReport:
         """What an audit finds in what readers see."""

@@ -113,6 +113,18 @@ class RepairOrder:
     rebuild: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class ContentScope:
+    """The owners that a change can have touched; a publish of this scope looks at no others.
+
+    ``units`` are logical unit ids, ``documents`` document ids. A publish adds the units of these documents and the documents of
+    these units by itself.
+    """
+
+    units: frozenset[str] = frozenset()
+    documents: frozenset[str] = frozenset()
+
+
 HIDDEN = Labels(flags=Flags(), lifecycle_stage=None, data_classification=None)
 """Labels that nobody may see."""
 
@@ -239,23 +251,28 @@ def plan_projection(
     )
 
 
-def check_deletion_brake(plan: ProjectionPlan, published: int, allowed_share: float | None) -> None:
+def check_deletion_brake(
+    plan: ProjectionPlan, published: int, allowed_share: float | None, gone: int = 0
+) -> None:
     """Stop a run that would delete too much.
 
     Args:
         plan: What is about to happen; owners that another collection takes over are no deletions.
         published: Owners the collection holds now.
         allowed_share: 0 to 1; None allows any share.
+        gone: Published owners that the source no longer names, those that this run leaves to others included: a mass deletion
+            that arrives in small portions is one all the same.
 
     Raises:
         DeletionBrakeError: More than ``allowed_share`` of the owners would go.
     """
     if allowed_share is None or not published:
         return
-    share = len(plan.retire) / published
+    deletions = max(len(plan.retire), gone) if plan.retire else 0
+    share = deletions / published
     if share > allowed_share:
         message = (
-            f"This run would delete {len(plan.retire)} of {published} from {plan.collection} ({share:.0%}, allowed "
+            f"This run would delete {deletions} of {published} from {plan.collection} ({share:.0%}, allowed "
             f"{allowed_share:.0%}); if that is right, run again with --allow-deletes."
         )
         raise DeletionBrakeError(message)

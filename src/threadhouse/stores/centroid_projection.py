@@ -14,6 +14,8 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg import Connection
+from psycopg.rows import TupleRow, class_row
 
 from threadhouse.retrieval.audience import Labels
 from threadhouse.retrieval.bm25 import TermForm, document_vector
@@ -29,6 +31,7 @@ from threadhouse.retrieval.centroids import (
 )
 from threadhouse.retrieval.lanes import UnitOutline
 from threadhouse.retrieval.models import (
+    AllOf,
     Audience,
     Collection,
     Json,
@@ -49,6 +52,7 @@ from threadhouse.retrieval.projection import (
 from threadhouse.stores import queries
 from threadhouse.stores.knowledge import KnowledgeReader, UnreadableRow, open_knowledge
 from threadhouse.stores.night_records import note_step
+from threadhouse.stores.pack_store import count_threads
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import projection_lock, read_pointers
 
@@ -62,7 +66,10 @@ POINT_BATCH = 1_000
 
 @dataclass(slots=True)
 class CentroidReport:
-    """What one refresh did. ``by_lane`` counts the centroids that each lane has now; ``without`` why others have none."""
+    """What one refresh did with the threads that it looked at.
+
+    ``by_lane`` counts the centroids that each lane has of them now; ``without`` why others have none.
+    """
 
     written: int = 0
     unchanged: int = 0
@@ -88,23 +95,31 @@ class CentroidReport:
 
 
 def read_centroid_plans(
-    knowledge: KnowledgeReader, unit_pointers: Mapping[str, ProjectionPointer], space_id: str
+    knowledge: KnowledgeReader,
+    unit_pointers: Mapping[str, ProjectionPointer],
+    space_id: str,
+    thread_ids: Sequence[ThreadId] | None = None,
 ) -> list[CentroidPlan | NoCentroid]:
     """What every (thread, lane) should have, without reading a vector.
 
     Only units whose *published* version is their live one count: a centroid is made of what search can return.
+
+    Args:
+        unit_pointers: By unit id; those of other units than the threads' are not looked at.
+        thread_ids: Plan only these threads; None means every thread.
     """
     memberships: defaultdict[ThreadId, list[ThreadMembership]] = defaultdict(list)
-    for membership in knowledge.memberships():
+    for membership in knowledge.memberships(thread_ids):
         if not isinstance(membership, UnreadableRow):
             memberships[membership.thread_id].append(membership)
+    members = {each.logical_unit_id for own in memberships.values() for each in own}
     units: dict[UnitId, UnitOutline] = {
         unit.logical_unit_id: unit
-        for unit in knowledge.unit_outlines()
+        for unit in knowledge.unit_outlines(None if thread_ids is None else sorted(members))
         if not isinstance(unit, UnreadableRow)
     }
     threads: list[SemanticThread] = [
-        thread for thread in knowledge.threads() if not isinstance(thread, UnreadableRow)
+        thread for thread in knowledge.threads(thread_ids) if not isinstance(thread, UnreadableRow)
     ]
     vector_digests = {
         UnitId(owner_id): pointer.content_digest
@@ -145,6 +160,7 @@ def refresh_centroids(
     vectors: VectorStore,
     space: VectorSpace,
     *,
+    threads: frozenset[str] | None = None,
     rebuild: frozenset[str] = frozenset(),
     allow_deletes: bool = False,
 ) -> CentroidReport:
@@ -154,6 +170,7 @@ def refresh_centroids(
     stops learning of the thread as soon as possible.
 
     Args:
+        threads: Look only at these threads; one that is gone loses its centroids. None means every thread.
         rebuild: ``thread_id/lane`` keys to compute again although their inputs did not change (audit --repair).
         allow_deletes: Go on when no thread is left.
 
@@ -164,18 +181,25 @@ def refresh_centroids(
     """
     started = time.monotonic()
     report = CentroidReport()
+    asked = None if threads is None else [ThreadId(thread_id) for thread_id in sorted(threads)]
     with projection_lock(database):
         physical = vectors.ensure_collection(Collection.THREAD_CENTROIDS, space)
         unit_physical = vectors.resolve(Collection.INFORMATION_UNITS)
         with database.connect() as connection:
-            unit_pointers = read_pointers(connection, unit_physical)
-            pointers = read_pointers(connection, physical)
+            unit_pointers = _read_unit_pointers(connection, unit_physical, asked)
+            pointers = read_pointers(connection, physical, _keys_of(asked))
         with open_knowledge(database) as knowledge:
-            answers = read_centroid_plans(knowledge, unit_pointers, space.space_id)
-        check_threads_remain(len(pointers), len(answers), allow_deletes=allow_deletes)
+            answers = read_centroid_plans(knowledge, unit_pointers, space.space_id, asked)
+        if pointers and not answers:
+            with database.connect() as connection:
+                remaining = count_threads(connection)
+            check_threads_remain(len(pointers), remaining, allow_deletes=allow_deletes)
         plans = {a.version_key: a for a in answers if isinstance(a, CentroidPlan)}
         reasons = Counter(a.reason for a in answers if isinstance(a, NoCentroid))
-        stored = {point.point_id: _labels(point.payload) for point in vectors.scroll(physical)}
+        stored = {
+            point.point_id: _labels(point.payload)
+            for point in vectors.scroll(physical, _where(asked))
+        }
         _delete(database, vectors, physical, stored, set(plans), pointers, report)
         vectors.publish(physical)
         changed = [
@@ -211,8 +235,31 @@ def refresh_centroids(
         "thread_centroids",
         seconds=report.seconds,
         vector_writes=report.vector_writes,
+        is_scoped=threads is not None,
     )
     return report
+
+
+def _read_unit_pointers(
+    connection: Connection[TupleRow], unit_physical: str, thread_ids: Sequence[ThreadId] | None
+) -> dict[str, ProjectionPointer]:
+    if thread_ids is None:
+        return read_pointers(connection, unit_physical)
+    parameters = {"physical": unit_physical, "thread_ids": thread_ids}
+    with connection.cursor(row_factory=class_row(ProjectionPointer)) as cursor:
+        cursor.execute(queries.load("projection_member_pointers"), parameters)
+        return {pointer.owner_id: pointer for pointer in cursor}
+
+
+def _keys_of(thread_ids: Sequence[ThreadId] | None) -> list[str] | None:
+    """Every key that centroids of these threads can have; None for those of every thread."""
+    if thread_ids is None:
+        return None
+    return [f"{thread_id}/{lane}" for thread_id in thread_ids for lane in Audience]
+
+
+def _where(thread_ids: Sequence[ThreadId] | None) -> AllOf | None:
+    return None if thread_ids is None else AllOf((("metadata.thread_id", tuple(thread_ids)),))
 
 
 def _labels(payload: Mapping[str, Json]) -> Labels:

@@ -104,9 +104,12 @@ class KnowledgeReader:
         for row in self._all("found_documents", {"document_ids": list(document_ids)}):
             yield _read(ProductionDocument, "source.production_document", row, "document_id")
 
-    def unit_outlines(self) -> Iterator[UnitOutline | UnreadableRow]:
-        """Every live unit without its text, in order of id; streamed."""
-        for row in self._stream("knowledge_unit_outlines", {}):
+    def unit_outlines(
+        self, unit_ids: Sequence[UnitId] | None = None
+    ) -> Iterator[UnitOutline | UnreadableRow]:
+        """Live units without their texts, in order of id; streamed."""
+        params = {"unit_ids": None if unit_ids is None else list(unit_ids)}
+        for row in self._rows_of("knowledge_unit_outlines", params, unit_ids):
             row["labels"] = {
                 "flags": {name: row[name] for name in _FLAG_FIELDS},
                 "lifecycle_stage": row["lifecycle_stage"],

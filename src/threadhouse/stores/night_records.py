@@ -35,11 +35,16 @@ def note_step(
     texts_embedded: int = 0,
     cache_hits: int = 0,
     vector_writes: int = 0,
+    is_scoped: bool = False,
 ) -> None:
-    """Write down what a step that builds cost."""
+    """Write down what a step that builds cost.
+
+    Args:
+        is_scoped: The step followed some changes and says nothing of the rest; such steps of an hour are added up.
+    """
     with database.connect() as connection:
         connection.execute(
-            queries.load("night_note_step"),
+            queries.load("night_note_changes" if is_scoped else "night_note_step"),
             {
                 "step": step,
                 "seconds": seconds,
@@ -91,10 +96,15 @@ def note_vectors_agree(
         )
 
 
-def note_packs_agree(connection: Connection[TupleRow], seconds: float) -> None:
+def note_packs_agree(
+    connection: Connection[TupleRow], seconds: float, *, is_scoped: bool = False
+) -> None:
     """Write down that the stored packs agree with every revoke that the vectors agreed with.
 
     Args:
         seconds: How long the refresh of the packs took; it may not have seen what came after it began.
+        is_scoped: Only some threads were refreshed; a revoke whose threads are not all up to date goes on waiting.
     """
-    connection.execute(queries.load("night_note_packs_agree"), {"seconds": seconds})
+    connection.execute(
+        queries.load("night_note_packs_agree"), {"seconds": seconds, "is_scoped": is_scoped}
+    )

@@ -15,7 +15,6 @@ from psycopg import Connection
 from psycopg.rows import TupleRow
 
 from threadhouse.retrieval.audience import AudiencePolicy, lane_principal
-from threadhouse.retrieval.freshness import PackKey
 from threadhouse.retrieval.models import Audience, ThreadId
 from threadhouse.retrieval.packs import PACK_VERSION, ThreadDossier, build_pack
 from threadhouse.stores import queries
@@ -26,14 +25,14 @@ from threadhouse.stores.knowledge import (
     open_knowledge,
 )
 from threadhouse.stores.night_records import note_packs_agree, note_step
-from threadhouse.stores.pack_store import BuiltPack, PackStore, PackWriteReport
+from threadhouse.stores.pack_store import BuiltPack, PackStore, PackWriteReport, count_threads
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.quarantine import QuarantinedItem, note_quarantined
 
 
 @dataclass(slots=True)
 class PackRefreshReport:
-    """What one refresh did. ``by_lane`` counts the packs that each lane has afterwards."""
+    """What one refresh did. ``by_lane`` counts the packs that each lane has afterwards of the threads that were looked at."""
 
     threads: int = 0
     threads_due: int = 0
@@ -68,13 +67,17 @@ def refresh_packs(
     space_id: str,
     progress: Callable[[int, int], None] | None = None,
     *,
+    threads: frozenset[str] | None = None,
+    rebuild: bool = False,
     allow_deletes: bool = False,
 ) -> PackRefreshReport:
-    """Bring the stored packs of every thread up to date; a thread whose inputs did not change is not even read.
+    """Bring stored packs up to date; a thread whose inputs did not change is not even read.
 
     Args:
         space_id: The vector space in force; packs of another one are due.
         progress: Called with (threads done, threads due).
+        threads: Look only at these threads; one that is gone loses its packs. None means every thread.
+        rebuild: Build also what did not change. A pack that comes out as it is stored is not written again.
         allow_deletes: Go on when no thread is left.
 
     Raises:
@@ -84,10 +87,13 @@ def refresh_packs(
     started = time.monotonic()
     report = PackRefreshReport()
     store = PackStore(database)
-    report.deleted += store.delete_packs_without_thread(allow_deletes=allow_deletes)
+    asked = None if threads is None else [ThreadId(thread_id) for thread_id in sorted(threads)]
+    report.deleted += store.delete_packs_without_thread(asked, allow_deletes=allow_deletes)
     with open_knowledge(database) as knowledge:
         policy = knowledge.policy()
-        due = _due_threads(knowledge, database, policy, space_id, report)
+        with database.connect() as connection:
+            report.threads = count_threads(connection, asked)
+            due = _due_threads(connection, asked, policy, space_id, rebuild=rebuild)
         report.threads_due = len(due)
         unreadable: list[UnreadableRow] = []
         for start in range(0, len(due), THREADS_PER_BATCH):
@@ -101,44 +107,35 @@ def refresh_packs(
                 progress(start + len(batch), len(due))
     with database.connect() as connection:
         report.quarantined = _quarantine(connection, unreadable)
-        counts = Counter(lane for _, lane in list(store.keys()))
-        note_packs_agree(connection, time.monotonic() - started)
+        counts = Counter(lane for _, lane in list(store.keys(asked)))
+        seconds = time.monotonic() - started
+        note_packs_agree(connection, seconds, is_scoped=threads is not None)
     report.by_lane = {lane.value: counts[lane] for lane in Audience}
     report.seconds = time.monotonic() - started
-    note_step(database, "context_packs", seconds=report.seconds)
+    note_step(database, "context_packs", seconds=report.seconds, is_scoped=threads is not None)
     return report
 
 
 def _due_threads(
-    knowledge: KnowledgeReader,
-    database: Database,
+    connection: Connection[TupleRow],
+    thread_ids: Sequence[ThreadId] | None,
     policy: AudiencePolicy,
     space_id: str,
-    report: PackRefreshReport,
+    *,
+    rebuild: bool,
 ) -> list[ThreadId]:
     """Threads whose packs were built from something else than what is there now."""
-    with database.connect() as connection:
-        built = {
-            row[0]: PackKey(**dict(zip(_KEY_FIELDS, row[1:], strict=True)))
-            for row in connection.execute(queries.load("packs_state"))
-        }
-    due: list[ThreadId] = []
-    for thread in knowledge.threads():
-        if isinstance(thread, UnreadableRow):
-            continue
-        report.threads += 1
-        current = PackKey(
-            input_revision=thread.input_revision,
-            policy_version=policy.version,
-            space_id=space_id,
-            code_version=PACK_VERSION,
-        )
-        if built.get(thread.thread_id) != current:
-            due.append(thread.thread_id)
-    return due
-
-
-_KEY_FIELDS = ("input_revision", "policy_version", "space_id", "code_version")
+    rows = connection.execute(
+        queries.load("packs_due"),
+        {
+            "thread_ids": thread_ids,
+            "rebuild": rebuild,
+            "policy_version": policy.version,
+            "space_id": space_id,
+            "code_version": PACK_VERSION,
+        },
+    )
+    return [ThreadId(row[0]) for row in rows]
 
 
 def _build_batch(

@@ -125,20 +125,28 @@ class PackStore:
             ).rowcount
         return PackWriteReport(written, unchanged, outrun, deleted)
 
-    def delete_packs_without_thread(self, *, allow_deletes: bool = False) -> int:
+    def delete_packs_without_thread(
+        self, thread_ids: Sequence[ThreadId] | None = None, *, allow_deletes: bool = False
+    ) -> int:
         """Delete packs of threads that are gone; returns how many.
 
         Args:
+            thread_ids: Look only at these threads; None means all.
             allow_deletes: Go on when no thread is left at all.
 
         Raises:
-            DeletionBrakeError: There is no thread at all and ``allow_deletes`` is not given.
+            DeletionBrakeError: There is no thread at all and ``allow_deletes`` is not given; nothing was deleted.
         """
+        params = {"thread_ids": None if thread_ids is None else list(thread_ids)}
         with self._database.connect() as connection:
-            row = connection.execute(queries.load("packs_and_threads")).fetchone()
-            packs, threads = (0, 0) if row is None else (int(row[0]), int(row[1]))
-            check_threads_remain(packs, threads, allow_deletes=allow_deletes)
-            return connection.execute(queries.load("packs_delete_without_thread")).rowcount
+            deleted = connection.execute(
+                queries.load("packs_delete_without_thread"), params
+            ).rowcount
+            if deleted:
+                check_threads_remain(
+                    deleted, count_threads(connection), allow_deletes=allow_deletes
+                )
+            return deleted
 
     def read_pack(self, thread_id: ThreadId, lane: Audience, space_id: str) -> PackLookup:
         """The pack of a (thread, lane) when it is fresh, and what is current, in one lookup.
@@ -150,6 +158,15 @@ class PackStore:
         """
         with self._database.connect() as connection:
             return look_up_pack(connection, thread_id, lane, space_id)
+
+
+def count_threads(
+    connection: Connection[TupleRow], thread_ids: Sequence[ThreadId] | None = None
+) -> int:
+    """How many threads the source holds, of the given ones or of all."""
+    params = {"thread_ids": None if thread_ids is None else list(thread_ids)}
+    row = connection.execute(queries.load("source_thread_count"), params).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def look_up_pack(

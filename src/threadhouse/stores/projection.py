@@ -13,12 +13,16 @@ The order, and why:
 4. publish copies: readers can now reach old and new points.
 5. pointers: one Postgres transaction moves all of them; this is the moment of the switch.
 6. clean-up: delete exactly what no pointer names; publish copies.
+
+A publish of a scope takes the same steps and looks at nothing outside it: its cost depends on what changed, not on what there is.
+The brakes still count everything (`_count_deletions`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,7 +35,7 @@ from psycopg.rows import TupleRow, class_row
 from threadhouse.retrieval.audience import AudiencePolicy, Labels
 from threadhouse.retrieval.bm25 import TermForm, document_vector
 from threadhouse.retrieval.errors import ProjectionError
-from threadhouse.retrieval.models import Collection, Json, TextSpan, VectorPoint
+from threadhouse.retrieval.models import AllOf, Collection, Json, TextSpan, VectorPoint
 from threadhouse.retrieval.payloads import (
     CHUNK_FIELDS,
     chunk_payload,
@@ -43,6 +47,7 @@ from threadhouse.retrieval.payloads import (
 from threadhouse.retrieval.ports import VectorStore
 from threadhouse.retrieval.projection import (
     DEFAULT_DELETION_SHARE,
+    ContentScope,
     ProjectionOwner,
     ProjectionPlan,
     ProjectionPointer,
@@ -83,6 +88,9 @@ EMBED_BATCH_CHUNKS = 256
 
 PAYLOAD_BATCH = 1_000
 """Points whose payloads are read and written together; a payload is about 1 kB."""
+
+SCOPE_BATCH = 500
+"""Owner ids that one filter of the vector store names."""
 
 PROJECTION_LOCK = "threadhouse projection"
 """Name of the advisory lock; ``doctor`` shows who holds it."""
@@ -141,9 +149,20 @@ class _Work:
     pointers: Mapping[str, ProjectionPointer]
     stored: dict[UUID, Labels]
     plan: ProjectionPlan
+    owner_ids: Sequence[str] | None = None
+    """The owners of a scope; None for all there are."""
     staged: dict[str, list[UUID]] = field(default_factory=dict[str, list[UUID]])
     waiting: tuple[WaitingRevocation, ...] = ()
     touched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What a publish was asked for."""
+
+    scope: ContentScope | None
+    allowed_deletion_share: float | None
+    repair: Mapping[Collection, RepairOrder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +190,13 @@ def projection_lock(database: Database) -> AbstractContextManager[None]:
     return advisory_lock(database, PROJECTION_LOCK, "The projection is being written by")
 
 
-def publish_content(
+def publish_content(  # noqa: PLR0913  what a publish needs, what limits it, who watches it: none goes with another
     database: Database,
     vectors: VectorStore,
     embedder: CachedEmbedder,
     home: Path,
     *,
+    scope: ContentScope | None = None,
     allowed_deletion_share: float | None = DEFAULT_DELETION_SHARE,
     repair: Mapping[Collection, RepairOrder] | None = None,
     before_switch: BeforeSwitch | None = None,
@@ -186,7 +206,9 @@ def publish_content(
     """Make ``information_units`` and ``production_documents`` hold exactly what the source says.
 
     Args:
-        home: Where the chunk tables are; an owner they do not know is cut on the spot.
+        home: Where the chunk tables are; an owner they do not know is cut on the spot, and so is every owner of a scope.
+        scope: Look only at these owners, the units of these documents, and the documents that these units are in or were in; what
+            lies outside stays as it is. None means everything.
         allowed_deletion_share: See ``retrieval.projection.check_deletion_brake``; None lifts the brake.
         repair: Owners to write again although the pointers say they are right, by collection.
         before_switch: Called between steps 4 and 5 when there is something to switch to, with a function that moves the pointers
@@ -212,8 +234,7 @@ def publish_content(
             vectors,
             embedder,
             policy,
-            allowed_deletion_share,
-            repair or {},
+            _Order(scope, allowed_deletion_share, repair or {}),
             report,
         )
         watch.step("planned")
@@ -239,6 +260,7 @@ def publish_content(
         for work in works:
             _clean_up(database, vectors, work, report)
         _publish_copies(vectors, works)
+        _settle_documents(database, works)
         watch.step("cleaned")
         for work in works:
             report.points[work.source.collection] = vectors.count(work.physical)
@@ -250,6 +272,7 @@ def publish_content(
         texts_embedded=report.texts_embedded,
         cache_hits=report.cache_hits,
         vector_writes=report.vector_writes,
+        is_scoped=scope is not None,
     )
     return report
 
@@ -259,24 +282,29 @@ def _plan(
     vectors: VectorStore,
     embedder: CachedEmbedder,
     policy: AudiencePolicy,
-    allowed_deletion_share: float | None,
-    repair: Mapping[Collection, RepairOrder],
+    order: _Order,
     report: PublishReport,
 ) -> list[_Work]:
-    works: list[_Work] = []
-    published = named = 0
     sources: tuple[ContentSource, ...] = (UnitSource(), DocumentSource())
+    physicals = [vectors.ensure_collection(source.collection, embedder.space) for source in sources]
+    works: list[_Work] = []
+    counts: list[_Deletions] = []
     with database.connect() as connection:
         # One snapshot for both collections: a document whose units appear in between is in exactly one of them.
         connection.execute("set transaction isolation level repeatable read")
-        for source in sources:
-            physical = vectors.ensure_collection(source.collection, embedder.space)
-            wanted = source.read_wanted(connection, embedder.space.space_id)
+        closed = (
+            None
+            if order.scope is None
+            else _close_scope(connection, vectors, physicals, order.scope)
+        )
+        for source, physical in zip(sources, physicals, strict=True):
+            owner_ids = None if closed is None else sorted(source.owners_in(closed))
+            wanted = source.read_wanted(connection, embedder.space.space_id, owner_ids)
             name = f"projection:{source.collection}"
             note_quarantined(connection, name, wanted.refused)
-            resolve_absent(connection, name, [item.item_key for item in wanted.refused])
-            pointers = read_pointers(connection, physical)
-            stored, damaged = _read_labels(vectors, physical)
+            resolve_absent(connection, name, [item.item_key for item in wanted.refused], owner_ids)
+            pointers = read_pointers(connection, physical, owner_ids)
+            stored, damaged = _read_labels(vectors, physical, source, owner_ids)
             plan = plan_projection(
                 source.collection,
                 wanted.owners,
@@ -285,41 +313,153 @@ def _plan(
                 {point: labels for point, labels in stored.items() if point not in damaged},
                 policy,
                 wanted.taken_over,
-                repair.get(source.collection),
+                order.repair.get(source.collection),
             )
-            published += len(pointers)
-            named += len(wanted.owners) + len(wanted.taken_over) + len(wanted.refused)
             report.owners_unchanged += plan.unchanged
             report.quarantined += len(wanted.refused)
-            works.append(_Work(source, physical, wanted.owners, pointers, stored, plan))
-    check_source_is_not_empty(published, named)
-    for work in works:
-        check_deletion_brake(work.plan, len(work.pointers), allowed_deletion_share)
+            counted = _Deletions(
+                published=len(pointers),
+                named=len(wanted.owners) + len(wanted.taken_over) + len(wanted.refused),
+            )
+            if closed is not None and plan.retire:
+                counted = _count_deletions(connection, source, physical)
+            counts.append(counted)
+            works.append(_Work(source, physical, wanted.owners, pointers, stored, plan, owner_ids))
+    if closed is None or any(work.plan.retire for work in works):
+        check_source_is_not_empty(
+            sum(each.published for each in counts), sum(each.named for each in counts)
+        )
+    for work, counted in zip(works, counts, strict=True):
+        check_deletion_brake(
+            work.plan, counted.published, order.allowed_deletion_share, counted.gone
+        )
     return works
 
 
-def read_pointers(connection: Connection[TupleRow], physical: str) -> dict[str, ProjectionPointer]:
-    """What Postgres says a physical collection holds, by owner id."""
+@dataclass(frozen=True, slots=True)
+class _Deletions:
+    """What the brakes weigh: published owners, owners that the source names, published ones that it names no longer."""
+
+    published: int
+    named: int
+    gone: int = 0
+
+
+def _count_deletions(
+    connection: Connection[TupleRow], source: ContentSource, physical: str
+) -> _Deletions:
+    """Count the whole collection; asked when a scope would delete, because the scope alone cannot tell much from little."""
+    query = queries.load(source.deletions_query)
+    with connection.cursor(row_factory=class_row(_Deletions)) as cursor:
+        counted = cursor.execute(query, {"physical": physical}).fetchone()
+    return counted or _Deletions(0, 0)
+
+
+def _close_scope(
+    connection: Connection[TupleRow],
+    vectors: VectorStore,
+    physicals: Sequence[str],
+    scope: ContentScope,
+) -> ContentScope:
+    """Everything whose place depends on the owners of a scope.
+
+    That is the units of its documents and the documents of its units: as the source has them, and as the stored points still say.
+    A document that only the points name may get its legacy chunks back. It is noted down first, because a run that is killed
+    after it took the points away would leave nobody to name it.
+    """
+    units_physical, documents_physical = physicals
+    units, documents = set(scope.units), set(scope.documents)
+    rows = connection.execute(
+        queries.load("projection_close_scope"),
+        {"units": list(scope.units), "documents": list(scope.documents)},
+    ).fetchall()
+    units.update(row[1] for row in rows if row[0] == "unit")
+    documents.update(row[1] for row in rows if row[0] == "document")
+    for _, unit_id in _places(vectors, units_physical, "document_id", scope.documents):
+        units.add(unit_id)
+    left = {
+        document_id
+        for document_id, _ in _places(vectors, units_physical, UnitSource.owner_field, scope.units)
+    }
+    pointers = read_pointers(connection, units_physical, sorted(scope.units))
+    if any(pointer.chunk_count == 0 for pointer in pointers.values()):
+        # No point says where a unit of blank text was. There are few of them, so all documents may be asked.
+        unpublished = connection.execute(
+            queries.load("projection_unpublished_documents"), {"physical": documents_physical}
+        )
+        left.update(row[0] for row in unpublished)
+    owed = sorted(left - documents)
+    if owed:
+        connection.execute(queries.load("projection_owe_documents"), {"document_ids": owed})
+    return ContentScope(frozenset(units), frozenset(documents | left))
+
+
+def _settle_documents(database: Database, works: Sequence[_Work]) -> None:
+    """Forget the documents that were owed: this run has looked at them."""
+    _, documents = works
+    with database.connect() as connection:
+        connection.execute(
+            queries.load("projection_settle_documents"),
+            {"document_ids": None if documents.owner_ids is None else list(documents.owner_ids)},
+        )
+
+
+def _places(
+    vectors: VectorStore, physical: str, path: str, ids: AbstractSet[str]
+) -> Iterator[tuple[str, str]]:
+    """Document and unit of the stored points whose ``path`` is one of ``ids``."""
+    for where in _filters(path, ids):
+        for point in vectors.scroll(physical, where):
+            metadata = point.payload.get("metadata")
+            unit_id = metadata.get("logical_unit_id") if isinstance(metadata, dict) else None
+            document_id = point.payload.get("document_id")
+            if isinstance(document_id, str) and isinstance(unit_id, str):
+                yield document_id, unit_id
+
+
+def _filters(path: str, ids: Sequence[str] | AbstractSet[str] | None) -> Iterator[AllOf | None]:
+    """Filters that together let through the points whose ``path`` is one of ``ids``; a single None for all points."""
+    if ids is None:
+        yield None
+        return
+    for batch in _batches(sorted(ids), SCOPE_BATCH):
+        yield AllOf(((path, tuple(batch)),))
+
+
+def read_pointers(
+    connection: Connection[TupleRow], physical: str, owner_ids: Sequence[str] | None = None
+) -> dict[str, ProjectionPointer]:
+    """What Postgres says a physical collection holds of all owners, or of those among ``owner_ids``, by owner id."""
+    parameters = {
+        "physical": physical,
+        "owner_ids": None if owner_ids is None else list(owner_ids),
+    }
     with connection.cursor(row_factory=class_row(ProjectionPointer)) as cursor:
-        cursor.execute(queries.load("projection_pointers"), {"physical": physical})
+        cursor.execute(queries.load("projection_pointers"), parameters)
         return {pointer.owner_id: pointer for pointer in cursor}
 
 
-def _read_labels(vectors: VectorStore, physical: str) -> tuple[dict[UUID, Labels], frozenset[UUID]]:
-    """Labels of every stored point, and the points that do not say which chunk they are.
+def _read_labels(
+    vectors: VectorStore,
+    physical: str,
+    source: ContentSource,
+    owner_ids: Sequence[str] | None,
+) -> tuple[dict[UUID, Labels], frozenset[UUID]]:
+    """Labels of the stored points of some owners or of all, and the points that do not say which chunk they are.
 
     Equal labels are one object: a corpus has a few dozen combinations.
     """
     interned: dict[Labels, Labels] = {}
     stored: dict[UUID, Labels] = {}
     damaged: set[UUID] = set()
-    for point in vectors.scroll(physical):
-        metadata = point.payload.get("metadata")
-        known = metadata if isinstance(metadata, dict) else {}
-        labels = labels_from_metadata(known)
-        stored[point.point_id] = interned.setdefault(labels, labels)
-        if not known.keys() >= CHUNK_FIELDS:
-            damaged.add(point.point_id)
+    for where in _filters(source.owner_field, owner_ids):
+        for point in vectors.scroll(physical, where):
+            metadata = point.payload.get("metadata")
+            known = metadata if isinstance(metadata, dict) else {}
+            labels = labels_from_metadata(known)
+            stored[point.point_id] = interned.setdefault(labels, labels)
+            if not known.keys() >= CHUNK_FIELDS:
+                damaged.add(point.point_id)
     return stored, frozenset(damaged)
 
 
@@ -449,7 +589,10 @@ def _stage_content(
     for work in works:
         if not work.plan.publish:
             continue
-        spans = spans_by_digest(read_chunk_table(chunk_table_path(home, work.source)))
+        spans: Mapping[str, list[tuple[int, int, int]]] = {}
+        if work.owner_ids is None:
+            # For a scope the table of everything is not read: cutting a few owners again costs less.
+            spans = spans_by_digest(read_chunk_table(chunk_table_path(home, work.source)))
         expected = sum(len(spans.get(work.owners[o].content_digest, ())) for o in work.plan.publish)
         written = 0
         for chunks in _planned_chunks(database, embedder, work, spans, report):
@@ -595,7 +738,7 @@ def _move_pointers(
 def _clean_up(database: Database, vectors: VectorStore, work: _Work, report: PublishReport) -> None:
     """Delete exactly the points that no pointer names."""
     with database.connect() as connection:
-        pointers = read_pointers(connection, work.physical)
+        pointers = read_pointers(connection, work.physical, work.owner_ids)
     live = {i for pointer in pointers.values() for i in pointer.point_ids(work.source.collection)}
     present = set(work.stored) | {point for ids in work.staged.values() for point in ids}
     _delete(vectors, work, sorted(present - live, key=str), report)

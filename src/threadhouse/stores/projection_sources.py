@@ -53,7 +53,7 @@ from threadhouse.retrieval.payloads import (
     label_fields,
     validate_payload,
 )
-from threadhouse.retrieval.projection import ProjectionOwner
+from threadhouse.retrieval.projection import ContentScope, ProjectionOwner
 from threadhouse.stores import queries
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.quarantine import QuarantinedItem
@@ -85,6 +85,14 @@ class ContentSource(Protocol):
 
     collection: Collection
     chunker_version: str
+    owner_field: str
+    """Payload path that names the owner of a point."""
+    deletions_query: str
+    """SQL file that counts what the source no longer names."""
+
+    def owners_in(self, scope: ContentScope) -> frozenset[str]:
+        """The ids of this collection that a scope names."""
+        ...
 
     def read_wanted(
         self,
@@ -127,6 +135,11 @@ class UnitSource:
 
     collection = Collection.INFORMATION_UNITS
     chunker_version = UNIT_CHUNKER_VERSION
+    owner_field = "metadata.logical_unit_id"
+    deletions_query = "projection_unit_deletions"
+
+    def owners_in(self, scope: ContentScope) -> frozenset[str]:
+        return scope.units
 
     def read_wanted(
         self,
@@ -200,6 +213,11 @@ class DocumentSource:
 
     collection = Collection.PRODUCTION_DOCUMENTS
     chunker_version = DOCUMENT_CHUNKER_VERSION
+    owner_field = "document_id"
+    deletions_query = "projection_document_deletions"
+
+    def owners_in(self, scope: ContentScope) -> frozenset[str]:
+        return scope.documents
 
     def read_wanted(
         self,

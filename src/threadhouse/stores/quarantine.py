@@ -53,12 +53,23 @@ def note_quarantined(
 
 
 def resolve_absent(
-    connection: Connection[TupleRow], source: str, still_wrong: Collection[str]
+    connection: Connection[TupleRow],
+    source: str,
+    still_wrong: Collection[str],
+    looked_at: Collection[str] | None = None,
 ) -> int:
-    """Close the items of ``source`` that a full pass did not meet again; returns how many."""
+    """Close the items of ``source`` that a pass over all of them, or over those ``looked_at``, did not meet again.
+
+    Returns:
+        How many.
+    """
     return connection.execute(
         queries.load("quarantine_resolve_absent"),
-        {"source": source, "still_wrong": list(still_wrong)},
+        {
+            "source": source,
+            "still_wrong": list(still_wrong),
+            "looked_at": None if looked_at is None else list(looked_at),
+        },
     ).rowcount
 
 
