@@ -619,6 +619,9 @@ class _Overheard:
     def resolve(self, alias: str) -> str:
         return self._searcher.resolve(alias)
 
+    def aliases(self) -> Mapping[str, str]:
+        return self._searcher.aliases()
+
     def search_batch(
         self, collection: str, queries: Sequence[VectorQuery]
     ) -> list[list[ScoredPoint]]:

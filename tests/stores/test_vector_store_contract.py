@@ -368,13 +368,24 @@ def test_a_new_space_is_built_beside_the_old_one_and_switched_to(
     physical = store.create_collection(alias, other)
     store.upsert(physical, other.space_id, [make_point(1), make_point(2)])
     assert store.count(alias) == 1
-    store.switch_alias(alias, physical)
+    store.switch_aliases({alias: physical})
     assert (store.resolve(alias), store.count(alias)) == (physical, 2)
+
+
+def test_aliases_are_switched_together_or_not_at_all(store: Store, alias: str) -> None:
+    both = (alias, f"{alias}_too")
+    first = {name: store.ensure_collection(name, SPACE) for name in both}
+    second = {name: store.create_collection(name, SPACE, 2) for name in both}
+    with pytest.raises(CollectionUnknownError):
+        store.switch_aliases(second | {"third": "nowhere__tiny-8-abc123__g1"})
+    assert {name: store.aliases()[name] for name in both} == first
+    store.switch_aliases(second)
+    assert {name: store.aliases()[name] for name in both} == second
 
 
 def test_ensuring_follows_the_alias_to_its_generation(store: Store, collection: str) -> None:
     second = store.create_collection(collection, SPACE, 2)
-    store.switch_alias(collection, second)
+    store.switch_aliases({collection: second})
     assert store.ensure_collection(collection, SPACE) == second
 
 

@@ -6,7 +6,7 @@ Does not belong here: implementations, driver types.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, Self
 from uuid import UUID
 
@@ -49,6 +49,10 @@ class CandidateSearcher(Protocol):
 
     def resolve(self, alias: str) -> str:
         """Physical name behind an alias. Raises CollectionUnknownError."""
+        ...
+
+    def aliases(self) -> Mapping[str, str]:
+        """Physical names by alias, all of one moment."""
         ...
 
     def search_batch(
@@ -103,14 +107,14 @@ class VectorStore(VectorSearcher, Protocol):
         ...
 
     def create_collection(self, alias: str, space: VectorSpace, generation: int = 1) -> str:
-        """Create a physical collection beside the one in use; fill it, publish it, then ``switch_alias``.
+        """Create a physical collection beside the one in use; fill it, publish it, then ``switch_aliases``.
 
         Returns the physical name.
         """
         ...
 
-    def switch_alias(self, alias: str, physical: str) -> None:
-        """Point an alias at a physical collection, in one step for readers. Raises CollectionUnknownError."""
+    def switch_aliases(self, targets: Mapping[str, str]) -> None:
+        """Point aliases at physical collections, all in one step for readers; other aliases stay. Raises CollectionUnknownError."""
         ...
 
     def upsert(self, collection: str, space_id: str, points: Iterable[VectorPoint]) -> int:

@@ -70,6 +70,7 @@ SCROLL_PAGE_POINTS = 512
 """Points a scroll holds at once: 512 vectors of 1024 dimensions are 2 MB."""
 
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
+_PHYSICAL = re.compile(r".+?__(?P<space_id>.+)__g(?P<generation>[1-9][0-9]*)")
 _FIELD = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
 _FLOAT_BYTES = 22  # one float32 as JSON text at its longest, which is what REST sends
 _TERM_BYTES = 34  # an index and a weight as JSON text
@@ -130,6 +131,23 @@ def physical_name(alias: str, space_id: str, generation: int) -> str:
         msg = f"Generation {generation} of collection {alias} is not possible; generations start at 1."
         raise ConfigurationError(msg)
     return f"{alias}__{space_id}__g{generation}"
+
+
+def generation_of(physical: str) -> tuple[str, int]:
+    """Space and generation that a physical name says.
+
+    Raises:
+        CollectionUnknownError: It is not one of ours.
+
+    Example:
+        >>> generation_of("information_units__tiny-8-abc123__g2")
+        ('tiny-8-abc123', 2)
+    """
+    named = _PHYSICAL.fullmatch(physical)
+    if named is None:
+        msg = f"Collection {physical} was not made by Threadhouse; its name says no space and no generation."
+        raise CollectionUnknownError(msg)
+    return named["space_id"], int(named["generation"])
 
 
 def unknown_collection(name: str) -> CollectionUnknownError:

@@ -9,7 +9,7 @@ A server needs no published copies: it takes writers and readers at once, and a 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
@@ -117,6 +117,10 @@ class ClientVectorStore:
         with self._calling():
             found = self._client.get_aliases().aliases
         return {entry.alias_name: entry.collection_name for entry in found}
+
+    def aliases(self) -> Mapping[str, str]:
+        """Physical names by alias, all of one moment."""
+        return self._aliases()
 
     def _exists(self, physical: str) -> bool:
         with self._calling():
@@ -261,7 +265,7 @@ class ClientVectorStore:
     def create_collection(self, alias: str, space: VectorSpace, generation: int = 1) -> str:
         """Create a physical collection when absent, without pointing the alias at it.
 
-        This is how another space is built beside the one in use: fill it, then ``switch_alias``.
+        This is how another space is built beside the one in use: fill it, then ``switch_aliases``.
 
         Returns:
             The physical name.
@@ -323,30 +327,33 @@ class ClientVectorStore:
             generation = generation or manifest.generation
         physical = self.create_collection(alias, space, generation or 1)
         if target is None:
-            self.switch_alias(alias, physical)
+            self.switch_aliases({alias: physical})
         return physical
 
-    def switch_alias(self, alias: str, physical: str) -> None:
-        """Point an alias at a physical collection, in one step for readers.
+    def switch_aliases(self, targets: Mapping[str, str]) -> None:
+        """Point aliases at physical collections, all in one request, which the server applies as one.
 
         Raises:
-            CollectionUnknownError: The collection does not exist.
+            CollectionUnknownError: One of the collections does not exist; no alias was moved.
         """
         from qdrant_client import models
 
-        if not self._exists(physical):
-            raise unknown_collection(physical)
+        for physical in targets.values():
+            if not self._exists(physical):
+                raise unknown_collection(physical)
+        present = self._aliases()
         changes: list[models.AliasOperations] = []
-        if alias in self._aliases():
+        for alias, physical in targets.items():
+            if alias in present:
+                changes.append(
+                    models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
+                )
             changes.append(
-                models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
+                models.CreateAliasOperation(
+                    create_alias=models.CreateAlias(collection_name=physical, alias_name=alias)
+                )
             )
-        changes.append(
-            models.CreateAliasOperation(
-                create_alias=models.CreateAlias(collection_name=physical, alias_name=alias)
-            )
-        )
-        with self._calling(physical):
+        with self._calling():
             self._client.update_collection_aliases(changes)
 
     def upsert(self, collection: str, space_id: str, points: Iterable[VectorPoint]) -> int:

@@ -26,7 +26,7 @@ import shutil
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -490,6 +490,10 @@ class _EdgeSearcher(ABC):
             raise unknown_collection(alias)
         return physical
 
+    def aliases(self) -> Mapping[str, str]:
+        """Physical names by alias, all of one moment."""
+        return self._layout.read_aliases()
+
     def collections(self) -> list[CollectionInfo]:
         """Every physical collection, whether an alias points at it or not."""
         alias_of = {physical: alias for alias, physical in self._layout.read_aliases().items()}
@@ -794,7 +798,7 @@ class EdgeWriter(_EdgeSearcher):
     def create_collection(self, alias: str, space: VectorSpace, generation: int = 1) -> str:
         """Create a physical collection when absent, without pointing the alias at it.
 
-        This is how another space is built beside the one in use: fill it, ``publish`` it, then ``switch_alias``.
+        This is how another space is built beside the one in use: fill it, ``publish`` it, then ``switch_aliases``.
 
         Returns:
             The physical name.
@@ -862,19 +866,21 @@ class EdgeWriter(_EdgeSearcher):
                 generation = generation or manifest.generation
             physical = self.create_collection(alias, space, generation or 1)
             if target is None:
-                self.switch_alias(alias, physical)
+                self.switch_aliases({alias: physical})
             return physical
 
-    def switch_alias(self, alias: str, physical: str) -> None:
-        """Point an alias at a physical collection; readers follow at their next call.
+    def switch_aliases(self, targets: Mapping[str, str]) -> None:
+        """Point aliases at physical collections, all by one replaced file; readers follow at their next call.
 
         Raises:
-            CollectionUnknownError: The collection does not exist.
+            CollectionUnknownError: One of the collections does not exist; no alias was moved.
         """
         with self._guard:
-            if physical not in self._physical_names():
-                raise unknown_collection(physical)
-            aliases = self._layout.read_aliases() | {alias: physical}
+            present = self._physical_names()
+            for physical in targets.values():
+                if physical not in present:
+                    raise unknown_collection(physical)
+            aliases = self._layout.read_aliases() | dict(targets)
             _replace_atomically(self._layout.aliases, json.dumps(aliases, sort_keys=True))
 
     def upsert(self, collection: str, space_id: str, points: Iterable[VectorPoint]) -> int:

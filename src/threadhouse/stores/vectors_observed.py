@@ -35,6 +35,10 @@ class ObservedSearcher:
         """
         return self._searcher.resolve(self._names.get(alias, alias))
 
+    def aliases(self) -> Mapping[str, str]:
+        """The searcher's, with the public names that stand for others."""
+        return {**self._searcher.aliases(), **self._names}
+
     def search_batch(
         self, collection: str, queries: Sequence[VectorQuery]
     ) -> list[list[ScoredPoint]]:
