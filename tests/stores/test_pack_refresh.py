@@ -74,7 +74,9 @@ def revoke(house: ContentHouse, unit_id: str, visibility: str = "employee") -> N
 
 def lanes(house: ContentHouse, thread_id: str) -> set[str]:
     return {
-        str(lane) for owner, lane in list(PackStore(house.database).keys()) if owner == thread_id
+        str(lane)
+        for owner, lane in list(PackStore(house.database).keys(SPACE))
+        if owner == thread_id
     }
 
 

@@ -142,10 +142,10 @@ def test_a_row_that_does_not_hold_what_its_id_says_is_not_served(
     assert (lookup.pack, lookup.stale) == (None, ("content",))
 
 
-def test_a_pack_of_another_vector_space_is_stale(hub: Database) -> None:
+def test_a_pack_of_another_vector_space_is_not_served(hub: Database) -> None:
     rebuild(hub)
     lookup = PackStore(hub).read_pack(T1, Audience.CUSTOMER, "other")
-    assert (lookup.pack, lookup.stale) == (None, ("space_id",))
+    assert (lookup.pack, lookup.stale) == (None, ())
 
 
 def test_an_absent_pack_says_what_it_would_be_built_from(hub: Database) -> None:
@@ -164,7 +164,7 @@ def test_a_lane_that_no_longer_sees_the_thread_loses_its_pack(hub: Database) -> 
     change(hub, "update public.tac_logical_unit set visibility = 'internal'")
     report = rebuild(hub)
     assert (report.deleted, report.written) == (3, 1)
-    assert list(PackStore(hub).keys()) == [(T1, Audience.AI_AGENT)]
+    assert list(PackStore(hub).keys(SPACE)) == [(T1, Audience.AI_AGENT)]
 
 
 def test_a_pack_is_not_kept_when_its_thread_changed_while_it_was_built(hub: Database) -> None:
@@ -190,7 +190,7 @@ def test_packs_of_a_thread_that_is_gone_are_deleted(hub: Database) -> None:
     )
     change(hub, "delete from public.semantic_thread where thread_id = 't1'")
     assert PackStore(hub).delete_packs_without_thread() == 4
-    assert PackStore(hub).keys() == {}
+    assert PackStore(hub).keys(SPACE) == {}
 
 
 def test_an_empty_source_deletes_no_pack(hub: Database) -> None:
@@ -198,7 +198,7 @@ def test_an_empty_source_deletes_no_pack(hub: Database) -> None:
     change(hub, "delete from public.semantic_thread")
     with pytest.raises(DeletionBrakeError):
         PackStore(hub).delete_packs_without_thread()
-    assert len(PackStore(hub).keys()) == 4
+    assert len(PackStore(hub).keys(SPACE)) == 4
     assert PackStore(hub).delete_packs_without_thread(allow_deletes=True) == 4
 
 
@@ -211,4 +211,4 @@ def test_a_batch_is_written_whole_or_not_at_all(hub: Database) -> None:
 
     with pytest.raises(CheckViolation):
         rebuild(hub)
-    assert PackStore(hub).keys() == {}
+    assert PackStore(hub).keys(SPACE) == {}

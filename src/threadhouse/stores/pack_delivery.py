@@ -104,7 +104,7 @@ class Delivery:
                     return None, found.stale
                 known = KnownPack.of(found.pack)
                 self._memory.put(known)
-            checked = self._ask_units(known, thread_id, principal, policy)
+            checked = self._ask_units(known, thread_id, principal, policy, space_id)
             shaped = shape(known.pack)
             row = checked()
             current, stale = _compare(row, policy, space_id)
@@ -133,7 +133,9 @@ class Delivery:
             Leak: Nothing changed since, and it still holds what the reader may not see.
         """
         known = KnownPack.of(built)
-        row = self._ask_units(known, ThreadId(built.thread_id), principal, policy)()
+        row = self._ask_units(
+            known, ThreadId(built.thread_id), principal, policy, built.built_from.space_id
+        )()
         was = (built.built_from.input_revision, built.built_from.policy_version)
         if was != (row["current_input_revision"], row["current_policy_version"]):
             return False
@@ -152,7 +154,9 @@ class Delivery:
         hidden: list[str] = []
         known = KnownPack.of(pack)
         if known.unit_count:
-            row = self._ask_units(known, ThreadId(pack.thread_id), principal, policy)()
+            row = self._ask_units(
+                known, ThreadId(pack.thread_id), principal, policy, pack.built_from.space_id
+            )()
             hidden += row["hidden"]
         parts = [unit for unit in pack.units() if unit.unit_kind == LEGACY_UNIT_KIND]
         if parts:
@@ -211,12 +215,14 @@ class Delivery:
         thread_id: ThreadId,
         principal: Principal,
         policy: AudiencePolicy,
+        space_id: str,
     ) -> Callable[[], DictRow]:
         return self._ask_one(
             principal,
             "packs_check",
             {
                 "thread_id": thread_id,
+                "space_id": space_id,
                 "lane": principal.audience,
                 "unit_ids": known.unit_ids,
                 "version_ids": known.version_ids,

@@ -107,7 +107,7 @@ def refresh_packs(
                 progress(start + len(batch), len(due))
     with database.connect() as connection:
         report.quarantined = _quarantine(connection, unreadable)
-        counts = Counter(lane for _, lane in list(store.keys(asked)))
+        counts = Counter(lane for _, lane in list(store.keys(space_id, asked)))
         seconds = time.monotonic() - started
         note_packs_agree(connection, seconds, is_scoped=threads is not None)
     report.by_lane = {lane.value: counts[lane] for lane in Audience}

@@ -77,17 +77,17 @@ class PackLookup:
 
 
 class PackStore:
-    """The cache of built packs; one row for each (thread, lane) that sees something."""
+    """The cache of built packs; in each vector space one row for each (thread, lane) that sees something."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def keys(
-        self, thread_ids: Sequence[ThreadId] | None = None
+        self, space_id: str, thread_ids: Sequence[ThreadId] | None = None
     ) -> dict[tuple[ThreadId, Audience], StoredKey]:
-        """What stored packs were built from, of the given threads or of all."""
+        """What stored packs of a space were built from, of the given threads or of all."""
         with self._database.connect() as connection:
-            return _read_keys(connection, thread_ids)
+            return _read_keys(connection, space_id, thread_ids)
 
     def replace_packs(
         self, thread_ids: Sequence[ThreadId], packs: Sequence[BuiltPack]
@@ -95,15 +95,19 @@ class PackStore:
         """Make the store hold exactly ``packs`` of the given threads, in one transaction.
 
         Packs whose content and key are as stored are not written again. A lane that no longer sees anything of one of these
-        threads loses its pack. A pack that was built from a revision its thread has left behind is not kept.
+        threads loses its pack in every space. A pack that was built from a revision its thread has left behind is not kept.
 
         Args:
             thread_ids: The threads of the batch, those without any pack included.
-            packs: Their packs, of every lane that sees something.
+            packs: Their packs of one space, of every lane that sees something.
         """
         written = unchanged = outrun = 0
         with self._database.connect() as connection:
-            stored = _read_keys(connection, thread_ids)
+            stored = (
+                _read_keys(connection, packs[0].pack.built_from.space_id, thread_ids)
+                if packs
+                else {}
+            )
             for built in packs:
                 pack = built.pack
                 known = stored.get((ThreadId(pack.thread_id), pack.lane))
@@ -175,7 +179,8 @@ def look_up_pack(
     """`PackStore.read_pack` on a connection that is open already."""
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(
-            queries.load("packs_read"), {"thread_id": thread_id, "lane": lane}
+            queries.load("packs_read"),
+            {"thread_id": thread_id, "lane": lane, "space_id": space_id},
         ).fetchone()
     if row is None or row["current_policy_version"] is None:
         return PackLookup()
@@ -204,10 +209,13 @@ def keep_pack(connection: Connection[TupleRow], built: BuiltPack) -> bool:
 
 
 def _read_keys(
-    connection: Connection[TupleRow], thread_ids: Sequence[ThreadId] | None
+    connection: Connection[TupleRow], space_id: str, thread_ids: Sequence[ThreadId] | None
 ) -> dict[tuple[ThreadId, Audience], StoredKey]:
     with connection.cursor(row_factory=dict_row) as cursor:
-        params = {"thread_ids": None if thread_ids is None else list(thread_ids)}
+        params = {
+            "space_id": space_id,
+            "thread_ids": None if thread_ids is None else list(thread_ids),
+        }
         return {
             (ThreadId(row["thread_id"]), Audience(row["lane"])): StoredKey(
                 _key(row), row["pack_id"]

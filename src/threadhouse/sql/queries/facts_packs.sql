@@ -13,7 +13,7 @@ select p.thread_id, p.lane
            except all select o.address from jsonb_array_elements_text(p.pack -> 'recommended_reading_order') as o (address) ) lacking)
        as units_not_ordered
      , p.policy_version, cong.policy_in_force() as policy_in_force, p.build_ms
-from nao.thread_context_pack_cache p
+from nao.context_pack_in_force p
 cross join lateral
 ( select count(distinct x.unit ->> 'logical_unit_id') as unit_count
        , count(*) filter (where coalesce(x.unit ->> 'canonical_address', '') = '' or x.unit ->> 'source_revision' is null) as units_without_source

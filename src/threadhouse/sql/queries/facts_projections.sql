@@ -3,8 +3,8 @@ with last_publish as
 ( select coalesce(max(finished_at - make_interval(secs => seconds)), '-infinity') as began
   from (select finished_at, seconds from nao.build_step where step = 'content_vectors' order by finished_at desc limit 1) s )
 , live as
-( select p.* from nao.vector_projection p
-  join (select distinct on (collection) collection, physical from nao.vector_projection order by collection, published_at desc) g
+( select p.* from nao.vector_projection_in_force p
+  join (select distinct on (collection) collection, physical from nao.vector_projection_in_force order by collection, published_at desc) g
     using (collection, physical) )
 , wanted as
 ( select 'information_units' as collection, logical_unit_id as owner_id, document_id from source.information_unit
@@ -34,7 +34,7 @@ select c.collection
      , (select count(*) from astray a where a.collection = c.collection and a.is_missing) as owners_missing
      -- Centroids are audited at the same time as this is asked, by a check of their own.
      , case when c.collection = 'thread_centroids' then 0 else (select findings from audit a where a.collection = c.collection) end as audit_findings
-from (select unnest(%(collections)s::text[]) as collection union select collection from nao.vector_projection) c
+from (select unnest(%(collections)s::text[]) as collection union select collection from nao.vector_projection_in_force) c
 left join live p using (collection)
 group by c.collection
 order by c.collection

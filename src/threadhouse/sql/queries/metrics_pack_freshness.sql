@@ -3,7 +3,7 @@ select p.lane
      , count(*) as packs
      , count(*) filter (where t.thread_id is null or p.input_revision <> t.input_revision) as stale_packs
      , min(p.built_at) as oldest_built_at
-from nao.thread_context_pack_cache p
+from nao.context_pack_in_force p
 left join source.semantic_thread t using (thread_id)
 where %(lane)s::text is null or p.lane = %(lane)s
 group by p.lane

@@ -12,5 +12,5 @@ where packs_agreed_at is null
           , case when w.collection = 'production_documents' then array[w.owner_id] else '{}' end
           , '{}' )) as near (thread_id)
           join source.semantic_thread t using (thread_id)
-          left join nao.thread_pack_state s using (thread_id)
+          left join nao.pack_state_in_force s using (thread_id)
           where s.input_revision is distinct from t.input_revision ) )

@@ -61,4 +61,4 @@ from (select count(*) filter (where is_live) as live_count
            , coalesce(array_agg(logical_unit_id) filter (where not is_visible), '{}') as hidden
       from found) f
 left join visible.semantic_thread t on t.thread_id = %(thread_id)s
-left join visible.thread_context_pack_key c on c.thread_id = %(thread_id)s and c.lane = %(lane)s and t.thread_id is not null
+left join visible.thread_context_pack_key c on c.thread_id = %(thread_id)s and c.lane = %(lane)s and c.space_id = %(space_id)s and t.thread_id is not null

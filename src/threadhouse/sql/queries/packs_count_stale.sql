@@ -1,5 +1,5 @@
 select count(*)
-from nao.thread_context_pack_cache c
+from nao.context_pack_in_force c
 left join source.semantic_thread t using (thread_id)
 where t.input_revision is distinct from c.input_revision
    or c.policy_version <> (select max(policy_version) from cong.audience_filter_policy where activated_at <= statement_timestamp())

@@ -1,4 +1,4 @@
--- What stored packs were built from. Null selects those of every thread.
+-- What stored packs of a space were built from. Null selects those of every thread.
 select thread_id, lane, input_revision, policy_version, space_id, code_version, pack_id
 from nao.thread_context_pack_cache
-where %(thread_ids)s::text[] is null or thread_id = any (%(thread_ids)s)
+where space_id = %(space_id)s and (%(thread_ids)s::text[] is null or thread_id = any (%(thread_ids)s))

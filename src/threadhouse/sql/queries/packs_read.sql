@@ -5,6 +5,6 @@ select t.input_revision as current_input_revision
      , k.pack_id, k.input_revision, k.policy_version, k.space_id, k.code_version
      , c.pack::text as pack
 from visible.semantic_thread t
-left join visible.thread_context_pack_key k on k.thread_id = %(thread_id)s and k.lane = %(lane)s
-left join visible.thread_context_pack c on c.thread_id = %(thread_id)s and c.lane = %(lane)s
+left join visible.thread_context_pack_key k on k.thread_id = %(thread_id)s and k.lane = %(lane)s and k.space_id = %(space_id)s
+left join visible.thread_context_pack c on c.thread_id = %(thread_id)s and c.lane = %(lane)s and c.space_id = %(space_id)s
 where t.thread_id = %(thread_id)s
