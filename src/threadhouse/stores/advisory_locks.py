@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from threadhouse.retrieval.errors import StoreLockedError
 from threadhouse.stores import queries
@@ -19,10 +20,13 @@ GRACE_S = 1.0
 
 POLL_S = 0.05
 
+_HELD: ContextVar[frozenset[tuple[str, str]]] = ContextVar("_HELD", default=frozenset())
+"""Database and name of every lock that the call chain holds."""
+
 
 @contextmanager
 def advisory_lock(database: Database, name: str, doing: str) -> Generator[None, None, None]:
-    """Hold the lock called ``name`` while the body runs.
+    """Hold the lock called ``name`` while the body runs. Who holds it already goes on: a step may be part of a larger one.
 
     Args:
         database: Where the lock is; everybody who shares it shares the lock.
@@ -32,6 +36,10 @@ def advisory_lock(database: Database, name: str, doing: str) -> Generator[None, 
     Raises:
         StoreLockedError: Somebody else holds it; the message names the connection.
     """
+    held = _HELD.get()
+    if (database.conninfo, name) in held:
+        yield
+        return
     key = {"name": name}
     with database.connect(autocommit=True) as connection:
         deadline = time.monotonic() + GRACE_S
@@ -45,8 +53,10 @@ def advisory_lock(database: Database, name: str, doing: str) -> Generator[None, 
                 message = f"{doing} {who}; wait for it to end or stop it, then run again."
                 raise StoreLockedError(message)
             time.sleep(POLL_S)
+        _HELD.set(held | {(database.conninfo, name)})
         try:
             yield
         finally:
+            _HELD.set(held)
             # The server notices a closed connection only after a while. When this process is killed, that has to do.
             connection.execute(queries.load("advisory_unlock"), key)
