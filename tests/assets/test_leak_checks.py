@@ -37,5 +37,10 @@ def test_one_leak_or_one_miss_fails_the_check(
     assert result.passed is passes
     assert result.severity is dg.AssetCheckSeverity.ERROR
     assert all(spec.blocking for spec in check.check_specs)
+    assert (result.description or "").startswith(
+        ""
+        if passes
+        else f"last check as customer: {'leaked' if fault.leaked else 'missed'} cnry0123"
+    )
     marks = ("cnry0123abcdu0001" in str(result.metadata["paths"].value),)
     assert marks == (not passes,)

@@ -28,6 +28,8 @@ from threadhouse.retrieval.leak_canaries import (
     CanaryDocument,
     CanaryHouse,
     CanaryUnit,
+    PathOutcome,
+    ProbeReport,
     fresh_flocks,
     judge,
     marks_in,
@@ -266,3 +268,15 @@ def _changed(change: dict[str, object]) -> Labels:
     words = {name: OPEN.value(name) for name in FILTERED_FIELDS} | change
     flags = Flags(*(words[each.name] for each in fields(Flags)))  # pyright: ignore[reportArgumentType]
     return Labels(flags, words["lifecycle_stage"], words["data_classification"])  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("leaked", "missed", "only_missed"),
+    [((), (), False), (("a",), (), False), ((), ("b",), True), (("a",), ("b",), False)],
+)
+def test_only_what_was_missed_is_worth_asking_again(
+    leaked: tuple[str, ...], missed: tuple[str, ...], only_missed: bool
+) -> None:
+    outcome = PathOutcome("customer", "last check", 9, 2, 2, leaked, missed)
+    missing_elsewhere = PathOutcome("partner", "last check", 9, 2, 1)
+    assert ProbeReport((outcome, missing_elsewhere), 0.1).only_missed is only_missed

@@ -316,7 +316,7 @@ class ProbeReport:
 
     Attributes:
         outcomes: One for each path and reader.
-        left_out: What could not be probed here, and why.
+        left_out: What could not be probed here, and why; and what was found before it was asked once more.
     """
 
     outcomes: tuple[PathOutcome, ...]
@@ -327,6 +327,11 @@ class ProbeReport:
     def faults(self) -> tuple[PathOutcome, ...]:
         """Outcomes that are not sound."""
         return tuple(each for each in self.outcomes if not each.is_sound)
+
+    @property
+    def only_missed(self) -> bool:
+        """Whether something was not shown and nothing leaked."""
+        return bool(self.faults) and not any(each.leaked for each in self.faults)
 
     @property
     def is_sound(self) -> bool:
