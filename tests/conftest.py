@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from threadhouse.stores.embedders import FastembedEmbedder
@@ -23,8 +24,13 @@ def model_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from threadhouse.stores.model_build import build_model
 
     kept = os.environ.get("THREADHOUSE_TEST_MODELS")
-    home = Path(kept) if kept else tmp_path_factory.mktemp("model_home")
-    build_model(home)
+    # The processes of one session share it: their own folders lie beside each other.
+    session = tmp_path_factory.getbasetemp()
+    session = session.parent if "PYTEST_XDIST_WORKER" in os.environ else session
+    home = Path(kept) if kept else session / "model_home"
+    home.mkdir(exist_ok=True)
+    with FileLock(home.with_suffix(".lock")):
+        build_model(home)
     return home
 
 
