@@ -29,8 +29,8 @@ nightly: $(VENV)/.runtime ## set up, load the sample hub if the store is empty, 
 ui: $(VENV)/.runtime ## open the Dagster UI on localhost
 	@$(BIN)/threadhouse ui
 
-test: $(VENV)/.dev ## every test except those marked slow
-	@$(BIN)/pytest -m "not slow"
+test: $(VENV)/.dev ## every test except those marked slow, a file at a time on every core
+	@$(BIN)/pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-slow: $(VENV)/.dev ## the longer runs
 	@$(BIN)/pytest -m slow
@@ -62,7 +62,7 @@ bench-quality: $(BENCH_VENV)/.bench ## quality of search on public judgements, b
 
 lock: ## re-resolve the pinned dependencies (needs uv)
 	uv pip compile pyproject.toml requirements/runtime.in --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/runtime.lock
-	uv pip compile pyproject.toml requirements/runtime.in --group dev -c requirements/runtime.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/dev.lock
+	uv pip compile pyproject.toml requirements/runtime.in --group dev --override requirements/dev.overrides -c requirements/runtime.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/dev.lock
 	uv pip compile pyproject.toml requirements/runtime.in requirements/bench.in -c requirements/runtime.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/bench.lock
 	uv pip compile requirements/model.in --no-deps --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/model.lock
 

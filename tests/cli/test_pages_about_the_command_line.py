@@ -1,4 +1,4 @@
-"""What README.md and "operations.md" say about commands, settings and exit codes is what the code has."""
+"""What README.md, "operations.md" and "scaling.md" say about commands, settings and exit codes is what the code has."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 
 from threadhouse.pipelines import cli
 from threadhouse.stores.doctor import DISK_FAIL_BYTES, DISK_WARN_BYTES, Section
-from threadhouse.stores.settings import Settings
+from threadhouse.stores.settings import Executor, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SCALING = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
@@ -74,3 +75,10 @@ def test_the_limits_of_free_space_are_those_of_the_doctor() -> None:
 
 def test_the_table_of_settings_lists_exactly_the_settings() -> None:
     assert first_cells(README, "Configuration") == {name.upper() for name in Settings.model_fields}
+
+
+def test_the_table_of_executors_is_that_of_the_setting() -> None:
+    listed = {cell.partition("`")[0] for cell in first_cells(SCALING, "Which executor")}
+    assert listed == set(Executor)
+    also_set = set(re.findall(r"`([A-Z][A-Z_]+)`", SCALING)) - {"EXECUTOR"}
+    assert also_set <= {name.upper() for name in Settings.model_fields}

@@ -18,6 +18,7 @@ from threadhouse.assets.automation import (
     retrying_transient_faults,
 )
 from threadhouse.assets.chunks import document_chunks, unit_chunks
+from threadhouse.assets.embedded_texts import embedded_texts
 from threadhouse.resources.replays import Replays
 from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import (
@@ -62,7 +63,7 @@ class SwitchConfig(PublishConfig):
                 "Collection information_units: one point a chunk, dense and BM25 vectors, the labels that decide who sees it. "
                 "A new version is written beside the old one, verified, then switched to in one Postgres transaction."
             ),
-            deps=[unit_chunks],
+            deps=[unit_chunks, embedded_texts],
             group_name="units",
             kinds={"postgres", "qdrant"},
             owners=OWNERS,
@@ -74,7 +75,7 @@ class SwitchConfig(PublishConfig):
                 "Collection production_documents (legacy): documents whose units have not been migrated, one point for about "
                 "4,000 characters. A document leaves it in the step that makes its units live."
             ),
-            deps=[document_chunks],
+            deps=[document_chunks, embedded_texts],
             group_name="units",
             kinds={"postgres", "qdrant"},
             owners=OWNERS,

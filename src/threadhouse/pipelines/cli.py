@@ -324,6 +324,24 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
 
 @cli.command()
 @click.option(
+    "--concurrency",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Steps at a time, each in a process with a model of its own.",
+)
+def worker(*, concurrency: int) -> None:
+    """Take steps of jobs from the broker that EXECUTOR_URL names, until Ctrl-C."""
+    from threadhouse.pipelines.executors import require_celery, run_worker
+
+    settings = _settings()
+    require_celery(settings)
+    _open_database(settings)
+    run_worker(settings, concurrency)
+
+
+@cli.command()
+@click.option(
     "--port",
     type=click.IntRange(1, 65535),
     default=DEFAULT_UI_PORT,

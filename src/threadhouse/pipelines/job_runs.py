@@ -4,7 +4,6 @@ Belongs here: what every command that runs a job needs.
 Does not belong here: which days and options a run takes, what to tell a person (the module of the command).
 """
 
-import logging
 import os
 import uuid
 from collections.abc import Callable, Generator, Mapping
@@ -14,11 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import dagster as dg
-from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
+from dagster._core.execution.api import execute_run
+from dagster._core.execution.execution_result import ExecutionResult
 from dagster_shared.error import SerializableErrorInfo
 
 from threadhouse.pipelines.dead_runs import end_dead_runs, process_tags
 from threadhouse.pipelines.definitions import build_definitions, build_resources
+from threadhouse.pipelines.executors import file_logger, rebuildable_job
 from threadhouse.pipelines.jobs import METRICS_BACKFILL_JOB, NIGHTLY_JOB
 from threadhouse.pipelines.ui_processes import prepare_instance, running_ui
 from threadhouse.resources.run_listener import listening
@@ -26,7 +27,7 @@ from threadhouse.retrieval.errors import ThreadhouseError
 from threadhouse.retrieval.models import Json
 from threadhouse.stores.pipeline_runs import finish_run, start_run
 from threadhouse.stores.postgres import Database
-from threadhouse.stores.settings import Settings
+from threadhouse.stores.settings import Executor, Settings
 
 _WORD: Final = {NIGHTLY_JOB: "nightly", METRICS_BACKFILL_JOB: "backfill"}
 """How a job's log files are called."""
@@ -58,7 +59,7 @@ def execute_job(
     tags: Mapping[str, str],
     progress: Callable[[str, int, int], None],
     ops: Mapping[str, Any] | None = None,
-) -> tuple[ExecuteInProcessResult, Path]:
+) -> tuple[ExecutionResult, Path]:
     """Run a job to its end; returns what it did and its log file.
 
     Args:
@@ -69,27 +70,40 @@ def execute_job(
     Raises:
         JobFailedError: A step failed or a blocking check did; the sentence names it and the log.
     """
-    with _instance(settings) as instance, _log_file(settings, job_name, run_id) as (log, logger):
-        definitions = build_definitions(
-            settings,
-            resources=build_resources(str(settings.home)),
-            loggers={"console": logger},
-        )
-        # The logger is named, because a run that names none gets Dagster's own, which writes to the terminal.
-        config = {"ops": dict(ops or {}), "loggers": {"console": {}}}
-        with listening(progress):
-            result = definitions.resolve_job_def(job_name).execute_in_process(
-                instance=instance,
-                run_config=config,
-                tags={**tags, **process_tags()},
-                raise_on_error=False,
+    log = _log_file(settings, job_name, run_id)
+    # The logger is named, because a run that names none gets Dagster's own, which writes to the terminal.
+    config = {"ops": dict(ops or {}), "loggers": {"console": {}}}
+    all_tags = {**tags, **process_tags()}
+    with _instance(settings) as instance:
+        if settings.executor is Executor.IN_PROCESS:
+            with file_logger(job_name, log) as logger, listening(progress):
+                definitions = build_definitions(
+                    settings,
+                    resources=build_resources(str(settings.home)),
+                    loggers={"console": logger},
+                )
+                result = definitions.resolve_job_def(job_name).execute_in_process(
+                    instance=instance,
+                    run_config=config,
+                    tags=all_tags,
+                    raise_on_error=False,
+                    run_id=run_id,
+                )
+        else:
+            job = rebuildable_job(settings, job_name, log)
+            run = instance.create_run_for_job(
+                job.get_definition(),
                 run_id=run_id,
+                run_config=config,
+                tags=all_tags,
+                job_code_origin=job.get_python_origin(),
             )
+            result = execute_run(job, run, instance)
         _require_success(result, log)
         return result, log
 
 
-def recorded_figures(result: ExecuteInProcessResult) -> dict[str, dict[str, int | float | str]]:
+def recorded_figures(result: ExecutionResult) -> dict[str, dict[str, int | float | str]]:
     """What each asset of a run recorded as a number or a plain text."""
     return {
         event.materialization.asset_key.to_user_string(): {
@@ -112,31 +126,15 @@ def _instance(settings: Settings) -> Generator[dg.DagsterInstance, None, None]:
         yield instance
 
 
-@contextmanager
-def _log_file(
-    settings: Settings, job_name: str, run_id: str
-) -> Generator[tuple[Path, dg.LoggerDefinition], None, None]:
-    """Dagster's events go into a file; a terminal gets the progress bar and the summary instead."""
+def _log_file(settings: Settings, job_name: str, run_id: str) -> Path:
     folder = settings.home / "logs"
     folder.mkdir(parents=True, exist_ok=True)
-    path = (
+    return (
         folder / f"{_WORD[job_name]}-{datetime.now(settings.zone):%Y%m%dT%H%M%S}-{run_id[:8]}.log"
     )
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    python_logger = logging.Logger(job_name, logging.DEBUG)
-    python_logger.addHandler(handler)
-
-    log_file = dg.LoggerDefinition(
-        lambda _context: python_logger, description="Writes the run's events into its log file."
-    )
-    try:
-        yield path, log_file
-    finally:
-        handler.close()
 
 
-def _require_success(result: ExecuteInProcessResult, log: Path) -> None:
+def _require_success(result: ExecutionResult, log: Path) -> None:
     for check in result.get_asset_check_evaluations():
         if not check.passed and check.severity == dg.AssetCheckSeverity.ERROR:
             message = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
+from dagster._core.execution.execution_result import ExecutionResult
 
 from threadhouse.assets.partitions import CHANGED_DAYS_ONLY
 from threadhouse.pipelines.job_runs import execute_job, recorded_figures, recorded_run
@@ -54,7 +54,9 @@ class NightlySummary:
     @property
     def texts_embedded(self) -> int:
         """Texts that the model ran for; texts that were known already do not count."""
-        return self.number("information_unit_vectors", "texts_embedded")
+        return self.number("embedded_texts", "texts_embedded") + self.number(
+            "information_unit_vectors", "texts_embedded"
+        )
 
     def _owners_and_chunks(self, asset: str) -> str:
         return f"{self.number(asset, 'owners'):,} in {self.number(asset, 'dagster/row_count'):,} chunks"
@@ -180,9 +182,7 @@ def _run(
         return summary
 
 
-def _summarise(
-    result: ExecuteInProcessResult, run_id: str, seconds: float, log: Path
-) -> NightlySummary:
+def _summarise(result: ExecutionResult, run_id: str, seconds: float, log: Path) -> NightlySummary:
     figures = recorded_figures(result)
     page = str(figures.get("health_report", {}).get("page", ""))
     failed = tuple(

@@ -6,6 +6,7 @@ Does not belong here: opening anything. A store takes a ``Settings`` and opens i
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -18,6 +19,18 @@ from threadhouse.retrieval.errors import ConfigurationError
 from threadhouse.retrieval.query_keeping import QueryTextMode
 
 HOME_NAME = ".threadhouse"
+
+
+DEFAULT_BUCKETS = 8
+"""A few for each worker of a small engine, so that one slow bucket does not hold up the others for long."""
+
+
+class Executor(StrEnum):
+    """What runs the steps of a job."""
+
+    IN_PROCESS = "in_process"
+    MULTIPROCESS = "multiprocess"
+    CELERY = "celery"
 
 
 def default_home() -> Path:
@@ -135,6 +148,22 @@ class Settings(BaseSettings):
         le=1,
         description="Share of them that may lose their answer before the nightly stops and asks.",
     )
+    executor: Executor = Field(
+        default=Executor.IN_PROCESS,
+        description="What runs the steps of a job: in_process, multiprocess or celery.",
+    )
+    executor_url: SecretStr | None = Field(
+        default=None, description="Broker of celery, as celery writes it."
+    )
+    executor_results_url: SecretStr | None = Field(
+        default=None, description="Where celery keeps results; unset: rpc://, over the broker."
+    )
+    embed_buckets: int | None = Field(
+        default=None,
+        ge=0,
+        le=1024,
+        description="Steps that embedding is divided into; unset: none in one process, else 8.",
+    )
     # Half a minute is longer than any publish step measured and short enough that a person still
     # waits for the message.
     lock_timeout_s: float = Field(
@@ -213,6 +242,13 @@ class Settings(BaseSettings):
             raise ValueError(message)
         return self
 
+    @model_validator(mode="after")
+    def _name_the_broker(self) -> Self:
+        if self.executor is Executor.CELERY and self.executor_url is None:
+            message = "EXECUTOR=celery needs EXECUTOR_URL, the address of its broker"
+            raise ValueError(message)
+        return self
+
     @classmethod
     def from_environment(cls) -> Self:
         """Read the process environment.
@@ -239,6 +275,13 @@ class Settings(BaseSettings):
     def home(self) -> Path:
         """``threadhouse_home``, absolute."""
         return self.threadhouse_home
+
+    @property
+    def buckets(self) -> int:
+        """Steps that embedding is divided into; 0 leaves it to the publish."""
+        if self.embed_buckets is not None:
+            return self.embed_buckets
+        return 0 if self.executor is Executor.IN_PROCESS else DEFAULT_BUCKETS
 
     @property
     def zone(self) -> ZoneInfo:
