@@ -25,13 +25,16 @@ _HELD: ContextVar[frozenset[tuple[str, str]]] = ContextVar("_HELD", default=froz
 
 
 @contextmanager
-def advisory_lock(database: Database, name: str, doing: str) -> Generator[None, None, None]:
+def advisory_lock(
+    database: Database, name: str, doing: str, *, wait_s: float = GRACE_S
+) -> Generator[None, None, None]:
     """Hold the lock called ``name`` while the body runs. Who holds it already goes on: a step may be part of a larger one.
 
     Args:
         database: Where the lock is; everybody who shares it shares the lock.
         name: Any text, the same for all who must not meet.
         doing: Beginning of the sentence that goes on with the holder, such as "The nightly job is being run by".
+        wait_s: How long the holder may take to end; seldom less than the grace that a killed one needs.
 
     Raises:
         StoreLockedError: Somebody else holds it; the message names the connection.
@@ -42,7 +45,7 @@ def advisory_lock(database: Database, name: str, doing: str) -> Generator[None, 
         return
     key = {"name": name}
     with database.connect(autocommit=True) as connection:
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + wait_s
         while True:
             row = connection.execute(queries.load("advisory_lock"), key).fetchone()
             if row is not None and row[0]:

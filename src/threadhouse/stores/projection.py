@@ -185,9 +185,15 @@ def projection_lock(database: Database) -> AbstractContextManager[None]:
     """Hold the right to change the projection; one publish at a time, whatever machine it runs on.
 
     Raises:
-        StoreLockedError: Somebody else holds it; the message names the connection.
+        StoreLockedError: Somebody else held it for ``LOCK_TIMEOUT_S``; the message names the connection.
     """
-    return advisory_lock(database, PROJECTION_LOCK, "The projection is being written by")
+    return advisory_lock(
+        database,
+        PROJECTION_LOCK,
+        "The projection is being written by",
+        # Whoever follows changes holds it for seconds at a time; a night must not fail for that.
+        wait_s=database.lock_timeout_s,
+    )
 
 
 def publish_content(  # noqa: PLR0913  what a publish needs, what limits it, who watches it: none goes with another
@@ -197,6 +203,7 @@ def publish_content(  # noqa: PLR0913  what a publish needs, what limits it, who
     home: Path,
     *,
     scope: ContentScope | None = None,
+    access_only: bool = False,
     allowed_deletion_share: float | None = DEFAULT_DELETION_SHARE,
     repair: Mapping[Collection, RepairOrder] | None = None,
     before_switch: BeforeSwitch | None = None,
@@ -209,6 +216,7 @@ def publish_content(  # noqa: PLR0913  what a publish needs, what limits it, who
         home: Where the chunk tables are; an owner they do not know is cut on the spot, and so is every owner of a scope.
         scope: Look only at these owners, the units of these documents, and the documents that these units are in or were in; what
             lies outside stays as it is. None means everything.
+        access_only: End after step 1: what is gone and what labels say is applied, and content is left to a later publish.
         allowed_deletion_share: See ``retrieval.projection.check_deletion_brake``; None lifts the brake.
         repair: Owners to write again although the pointers say they are right, by collection.
         before_switch: Called between steps 4 and 5 when there is something to switch to, with a function that moves the pointers
@@ -247,21 +255,20 @@ def publish_content(  # noqa: PLR0913  what a publish needs, what limits it, who
         watch.step("access")
         _note_relabelled(database, works)
         watch.step("access_noted")
-        _stage_content(database, vectors, embedder, works, home, report, watch)
-        for work in works:
-            _verify_staged(vectors, work)
-        watch.step("verified")
-        _publish_copies(vectors, works)
-        watch.step("copies")
-        if before_switch is not None and any(work.staged or work.plan.replace for work in works):
-            before_switch(lambda inside: _move_pointers(inside, embedder, works, PublishReport()))
-        _move_pointers(database, embedder, works, report)
-        watch.step("pointers")
-        for work in works:
-            _clean_up(database, vectors, work, report)
-        _publish_copies(vectors, works)
-        _settle_documents(database, works)
-        watch.step("cleaned")
+        if not access_only:
+            _stage_content(database, vectors, embedder, works, home, report, watch)
+            for work in works:
+                _verify_staged(vectors, work)
+            watch.step("verified")
+            _publish_copies(vectors, works)
+            watch.step("copies")
+            _switch(database, embedder, works, before_switch, report)
+            watch.step("pointers")
+            for work in works:
+                _clean_up(database, vectors, work, report)
+            _publish_copies(vectors, works)
+            _settle_documents(database, works)
+            watch.step("cleaned")
         for work in works:
             report.points[work.source.collection] = vectors.count(work.physical)
     report.seconds = time.monotonic() - started
@@ -272,7 +279,7 @@ def publish_content(  # noqa: PLR0913  what a publish needs, what limits it, who
         texts_embedded=report.texts_embedded,
         cache_hits=report.cache_hits,
         vector_writes=report.vector_writes,
-        is_scoped=scope is not None,
+        is_scoped=scope is not None or access_only,
     )
     return report
 
@@ -689,6 +696,19 @@ def _verify_staged(vectors: VectorStore, work: _Work) -> None:
             "readers stay on the old version. Check the disk, then run again."
         )
         raise ProjectionError(message)
+
+
+def _switch(
+    database: Database,
+    embedder: CachedEmbedder,
+    works: Sequence[_Work],
+    before_switch: BeforeSwitch | None,
+    report: PublishReport,
+) -> None:
+    """Have it looked at what readers would be switched to, if somebody wants to, then switch them."""
+    if before_switch is not None and any(work.staged or work.plan.replace for work in works):
+        before_switch(lambda inside: _move_pointers(inside, embedder, works, PublishReport()))
+    _move_pointers(database, embedder, works, report)
 
 
 def _move_pointers(
