@@ -29,6 +29,7 @@ from threadhouse.resources.stores import (
 )
 from threadhouse.retrieval.models import Collection, VectorSpace
 from threadhouse.retrieval.projection import DEFAULT_DELETION_SHARE
+from threadhouse.stores.change_log import begin_reconcile
 from threadhouse.stores.projection import PublishReport, publish_content
 
 INFORMATION_UNIT_VECTORS = dg.AssetKey("information_unit_vectors")
@@ -85,6 +86,7 @@ class SwitchConfig(PublishConfig):
     pool=VECTOR_WRITER,
 )
 def content_vectors(
+    context: dg.AssetExecutionContext,
     config: SwitchConfig,
     environment: EnvironmentResource,
     postgres: PostgresResource,
@@ -96,6 +98,7 @@ def content_vectors(
     with retrying_transient_faults():
         database, settings = postgres.open(), environment.settings()
         opened = embedder.open(database)
+        begin_reconcile(database, context.run.run_id)
         with vectors.writer() as store:
             report = publish_content(
                 database,

@@ -27,6 +27,7 @@ from threadhouse import __version__
 from threadhouse.pipelines import (
     cli_backfill,
     cli_gaps,
+    cli_listen,
     cli_mcp,
     cli_policy,
     cli_proposals,
@@ -187,6 +188,7 @@ def nightly(
         click.echo(f"In quarantine: {count:,} items; threadhouse doctor names their sources.")
 
 
+cli_listen.add_commands(cli)
 cli_backfill.add_commands(cli)
 cli_sql.add_commands(cli)
 cli_query.add_commands(cli)

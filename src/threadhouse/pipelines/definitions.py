@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from threadhouse.assets.change_position import change_position
 from threadhouse.assets.checks.data_checks import build_data_checks
 from threadhouse.assets.checks.leak_checks import build_leak_checks
 from threadhouse.assets.checks.pack_checks import (
@@ -34,6 +35,7 @@ from threadhouse.assets.thread_centroids import thread_centroids
 from threadhouse.assets.thread_health import thread_health
 from threadhouse.assets.vectors import content_vectors
 from threadhouse.assets.warehouse import analytics_database, event_retention
+from threadhouse.pipelines.change_sync import change_sync, changes_wait
 from threadhouse.pipelines.executors import executor_for
 from threadhouse.pipelines.jobs import metrics_backfill, nightly_rebuild
 from threadhouse.pipelines.replays import QueryPathReplays
@@ -89,6 +91,7 @@ def build_definitions(
             gap_replay,
             intake_proposals,
             context_packs,
+            change_position,
             *build_metric_assets(daily(settings.threadhouse_tz)),
             event_retention,
             analytics_database,
@@ -104,8 +107,9 @@ def build_definitions(
             *build_leak_checks(_canaries, _published),
             *build_data_checks(),
         ],
-        jobs=[nightly_rebuild, metrics_backfill],
+        jobs=[nightly_rebuild, metrics_backfill, change_sync],
         schedules=[build_nightly_schedule(settings.threadhouse_tz)],
+        sensors=[changes_wait],
         resources=dict(resources or build_resources()),
         executor=executor_for(settings),
         loggers=dict(loggers) if loggers else None,

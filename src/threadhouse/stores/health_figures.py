@@ -18,6 +18,7 @@ import polars as pl
 from psycopg.rows import dict_row
 
 from threadhouse.retrieval.errors import ConfigurationError
+from threadhouse.retrieval.health_charts import duration_text
 from threadhouse.retrieval.health_figures import (
     DEFAULT_WINDOW_DAYS,
     WORST_THREADS,
@@ -129,6 +130,8 @@ def _for_operators(
         "first": day_bounds(common.nights_after[0], zone)[0],
         "last": day_bounds(common.nights_after[-1], zone)[1],
     }
+    begins, ends = day_bounds(common.report_day, zone)
+    of_the_day = {"first": begins, "last": ends}
     titles: dict[str, str] = dict(
         connection.execute("select thread_id, title from source.semantic_thread").fetchall()
     )
@@ -144,7 +147,10 @@ def _for_operators(
             CountFigure(kind, count, _waiting(waiting), last)
             for kind, count, waiting, last in rows("metrics_security_events")
         ),
-        freshness=tuple(CountFigure(*row) for row in rows("report_freshness")),
+        freshness=(
+            *(CountFigure(*row) for row in rows("report_freshness")),
+            *(_waited(*row) for row in rows("changes_waits", of_the_day)),
+        ),
         waits=tuple(
             WaitFigure(None if is_total else local_day, *numbers)
             for is_total, local_day, *numbers in rows("report_waits", nights)
@@ -175,6 +181,19 @@ def _for_operators(
 
 def _waiting(events: int) -> str:
     return f"{events:,} open: threadhouse security list --open" if events else ""
+
+
+_FOLLOWED = {
+    "access": "rights changed in vectors",
+    "content": "content changed in vectors",
+    "thread": "threads changed in centroids",
+}
+"""What a change of each lane of the log waits for."""
+
+
+def _waited(lane: str, changes: int, p50_s: float, p99_s: float, last_at: datetime) -> CountFigure:
+    waited = f"of the day: half within {duration_text(p50_s)}, 99 % within {duration_text(p99_s)}"
+    return CountFigure(_FOLLOWED[lane], changes, waited, last_at)
 
 
 def _audited(points: int, owners: int, found: Mapping[str, int]) -> str:

@@ -164,6 +164,20 @@ class Settings(BaseSettings):
         le=1024,
         description="Steps that embedding is divided into; unset: none in one process, else 8.",
     )
+    # Only what a lost notification costs; a look at an empty log takes a few milliseconds.
+    sync_poll_s: float = Field(
+        default=30.0,
+        ge=0.1,
+        le=86_400,
+        description="`threadhouse listen` looks for changes this often without being told of one.",
+    )
+    # Long enough for the statements of one import to arrive together, short beside an embedding.
+    sync_debounce_ms: int = Field(
+        default=200,
+        ge=0,
+        le=60_000,
+        description="How long `threadhouse listen` waits for more after a first change.",
+    )
     # Half a minute is longer than any publish step measured and short enough that a person still
     # waits for the message.
     lock_timeout_s: float = Field(
