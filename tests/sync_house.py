@@ -89,5 +89,5 @@ def assert_nothing_is_found(house: ContentHouse, after: str = "") -> None:
     with house.database.connect() as connection:
         assert count_stale(connection) == 0, after
         assert find_leaks(connection) == [], after
-    ghosts = "select thread_id from nao.thread_context_pack_cache except select thread_id from public.semantic_thread"
+    ghosts = "select thread_id from nao.thread_context_pack_cache except select thread_id from source.semantic_thread"
     assert house.rows(ghosts) == [], after

@@ -14,6 +14,7 @@ from threadhouse.assets.source_tables import CONTENT_TABLES
 from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import EmbedderResource, EnvironmentResource, PostgresResource
 from threadhouse.retrieval.chunking import DOCUMENT_CHUNKER_VERSION, UNIT_CHUNKER_VERSION
+from threadhouse.stores.attached_sources import follow_sources
 from threadhouse.stores.chunk_table import (
     chunk_table_path,
     read_chunk_table,
@@ -74,6 +75,9 @@ def unit_chunks(
 
     Grain: one row a chunk. Only new and changed versions are read and cut; the cut is proven before it is kept.
     """
+    # The first step of a night: what is built later compares counters of threads, which this keeps for an attached database.
+    with retrying_transient_faults():
+        follow_sources(postgres.open(), everything=True)
     return _refresh(UnitSource(), environment, postgres, embedder)
 
 

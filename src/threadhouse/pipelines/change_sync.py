@@ -18,6 +18,7 @@ from threadhouse.resources.stores import (
     VectorStoreResource,
 )
 from threadhouse.retrieval.errors import StoreLockedError, ThreadhouseError
+from threadhouse.stores.attached_sources import follow_sources
 from threadhouse.stores.change_log import read_waiting_changes
 from threadhouse.stores.change_sync import SyncStores, sync_changes
 from threadhouse.stores.postgres import TRANSIENT_FAULTS
@@ -90,7 +91,9 @@ def changes_wait(
 ) -> dg.RunRequest | dg.SkipReason:
     """At most one run at a time; a position that a run could not leave is tried again, under a key of its own."""
     try:
-        waiting = read_waiting_changes(postgres.open())
+        database = postgres.open()
+        follow_sources(database)
+        waiting = read_waiting_changes(database)
     except (*TRANSIENT_FAULTS, ThreadhouseError) as error:
         return dg.SkipReason(str(error))
     if waiting.position is None:

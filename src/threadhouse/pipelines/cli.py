@@ -25,6 +25,7 @@ import click
 
 from threadhouse import __version__
 from threadhouse.pipelines import (
+    cli_attach,
     cli_backfill,
     cli_gaps,
     cli_listen,
@@ -189,6 +190,7 @@ def nightly(
 
 
 cli_listen.add_commands(cli)
+cli_attach.add_commands(cli)
 cli_backfill.add_commands(cli)
 cli_sql.add_commands(cli)
 cli_query.add_commands(cli)

@@ -38,6 +38,10 @@ class LoadError(ThreadhouseError):
     """A path or a mapping cannot be loaded at all (a wrong row is quarantined instead)."""
 
 
+class AttachError(ThreadhouseError):
+    """A file of views cannot be attached; the message has a line for each thing that is wrong, and nothing was changed."""
+
+
 class AnalyticsError(ThreadhouseError):
     """The analysts' file cannot answer: it is not there yet, or the statement is not one that it takes."""
 

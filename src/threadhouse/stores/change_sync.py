@@ -36,6 +36,7 @@ from threadhouse.retrieval.ports import VectorStore
 from threadhouse.retrieval.projection import DEFAULT_DELETION_SHARE, ContentScope
 from threadhouse.stores import queries
 from threadhouse.stores.advisory_locks import advisory_lock
+from threadhouse.stores.attached_sources import follow_sources
 from threadhouse.stores.centroid_projection import refresh_centroids
 from threadhouse.stores.change_log import (
     Backlog,
@@ -143,6 +144,8 @@ def sync_changes(
         wait_s=database.lock_timeout_s,
     ):
         started = time.monotonic()
+        # What changed in an attached database is in the log only after this.
+        follow_sources(database)
         backlog = read_backlog(database)
         run = _Run(stores, backlog, allowed_deletion_share, portion_owners, on_step, started)
         on_step("read")

@@ -51,6 +51,8 @@ _ENDS_TRANSACTION = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _SCHEMA_OF_VIEWS = "source"
+_CREATED_WHEN_ABSENT = re.compile(r"^create table if not exists public\.(\w+)", re.MULTILINE)
+_TRIAL_SCHEMA = "threadhouse_trial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,8 @@ def migrate(database: Database, files: MigrationSet | None = None) -> MigrationR
                 todo = pending(connection, files)
                 if not todo:
                     break
+                if todo[0] == files.migrations[0]:
+                    _refuse_tables_of_others(connection, todo[0])
                 _run(connection, todo[0])
                 connection.execute(
                     queries.load("migration_record"),
@@ -336,6 +340,31 @@ def _create_bookkeeping(connection: psycopg.Connection[TupleRow]) -> None:
         connection.execute(queries.load("migration_create_table"))
     if not state.has_view_sets:
         connection.execute(queries.load("migration_create_view_set_table"))
+
+
+def _refuse_tables_of_others(connection: psycopg.Connection[TupleRow], first: Migration) -> None:
+    """Tables that only share a name with ours are not ours to alter; those that are like ours are taken over.
+
+    Raises:
+        MigrationError: Some lack columns of ours, or have them with another type.
+    """
+    names = {"names": _CREATED_WHEN_ABSENT.findall(first.body)}
+    present = connection.execute(queries.load("migration_tables_present"), names).fetchall()
+    if not present:
+        return
+    # What the file makes where nothing is in its way says what it needs; none of this stays.
+    trial = Migration(first.name, first.body.replace("public.", f"{_TRIAL_SCHEMA}."))
+    with connection.transaction(force_rollback=True):
+        connection.execute(queries.load("migration_trial_schema"))
+        _run(connection, trial)
+        others = connection.execute(queries.load("migration_other_tables")).fetchall()
+    if others:
+        listed = "; ".join(f"public.{table} has no {columns}" for table, columns in others)
+        message = (
+            f"This database has tables of its own with names of ours ({listed}), and nothing of them is altered; give "
+            "Threadhouse another database, bring these tables there with postgres_fdw, and read them with threadhouse attach."
+        )
+        raise MigrationError(message)
 
 
 def _run(connection: psycopg.Connection[TupleRow], file: Migration) -> None:

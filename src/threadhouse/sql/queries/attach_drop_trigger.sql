@@ -1,0 +1,1 @@
+drop trigger {name} on {table}

@@ -1,0 +1,1 @@
+alter schema threadhouse_fresh rename to attached

@@ -1,0 +1,1 @@
+alter schema source rename to threadhouse_kept_source

@@ -1,0 +1,1 @@
+alter schema threadhouse_kept_source rename to source

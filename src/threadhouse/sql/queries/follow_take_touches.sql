@@ -1,0 +1,1 @@
+delete from nao.source_touch returning view_name, id

@@ -1,0 +1,1 @@
+select nao.follow_source(%(view_name)s, %(touched)s::text[])

@@ -1,0 +1,1 @@
+select view_name, watermark from nao.source_watermark

@@ -1,0 +1,1 @@
+create schema threadhouse_trial
