@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from psycopg import Connection
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from attached_house import SOURCES, make_directus
@@ -494,6 +495,46 @@ def test_a_view_that_cannot_be_read_any_more_is_named(theirs: Database) -> None:
     change(theirs, """update public.pages set tags = '"text"' where slug = 'so-tay'""")
     with pytest.raises(AttachError, match=r"attached view .* cannot be read: cannot extract elem"):
         follow_sources(theirs)
+
+
+def test_a_login_that_may_only_read_their_tables_compares_them(empty_database: Database) -> None:
+    role = "threadhouse_test_guest"
+    name = str(conninfo_to_dict(empty_database.conninfo)["dbname"])
+    with empty_database.connect() as connection:
+        make_directus(connection)
+        connection.execute(f"create role {role}".encode())
+        connection.execute(f"grant {role} to current_user".encode())
+        connection.execute(f"grant create, temporary on database {name} to {role}".encode())
+        connection.execute(f"grant all on schema public to {role}".encode())
+        connection.execute(f"grant select on all tables in schema public to {role}".encode())
+    guest = Database(f"{empty_database.conninfo} options='-c role={role}'", is_embedded=True)
+    try:
+        migrations.migrate(guest)
+        report = attach(guest, "directus.sql", BODY)
+        assert not [table for table in report.tables if table.is_noted]
+        refused = {table.table for table in report.tables if "may not create" in str(table.why_not)}
+        assert refused == {
+            f"public.{t}" for t in ("pages", "sections", "topics", "topics_sections")
+        }
+        change(empty_database, "update public.topics set name = 'x' where slug = 'noi-bo'")
+        assert follow_sources(guest, everything=True).changes_logged == 1
+    finally:
+        with empty_database.connect() as connection:
+            connection.execute(f"drop owned by {role} cascade".encode())
+            connection.execute(f"drop role {role}".encode())
+
+
+def test_tables_that_nobody_may_read_are_named(theirs: Database) -> None:
+    body = BODY.replace("from public.topics t;", "from public.topics t, public.hidden() h;")
+    change(
+        theirs,
+        "create function public.hidden() returns int language plpgsql as"
+        " $$ begin raise insufficient_privilege using message = 'permission denied for table topics'; end $$",
+    )
+    with pytest.raises(
+        AttachError, match=r"source\.semantic_thread cannot be read: permission den"
+    ):
+        attach(theirs, "directus.sql", body)
 
 
 # --- Built from -----------------------------------------------------------------------------------------------------------
