@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from threadhouse.retrieval.errors import CollectionUnknownError, StoreLockedError
+from threadhouse.retrieval.errors import (
+    CollectionUnknownError,
+    ProjectionError,
+    StoreLockedError,
+)
 from threadhouse.retrieval.models import (
     AllOf,  # the child processes take their names from this module
     Json,
@@ -33,6 +38,7 @@ from threadhouse.retrieval.models import (
     Vectors,
     VectorSpace,
 )
+from threadhouse.stores import vectors_edge
 from threadhouse.stores.vectors_edge import EdgeReader, EdgeWriter
 
 DIM = 8
@@ -564,3 +570,78 @@ def test_a_reader_leaves_out_only_conditions_that_every_point_fulfils(
                     (hit.point_id, pytest.approx(hit.score))
                     for hit in writer.search_batch(ALIAS, lists)[1]
                 ]
+
+
+# --- copies of a shard that stays open ----------------------------------------------------------
+
+
+def everything_in(store: EdgeReader | EdgeWriter) -> dict[uuid.UUID, tuple[Json, list[float]]]:
+    return {
+        point.point_id: (point.payload, np.asarray(point.dense).tolist())
+        for point in store.scroll(ALIAS, with_vectors=True)
+    }
+
+
+def answers_of(store: EdgeReader | EdgeWriter) -> list[list[tuple[uuid.UUID, float]]]:
+    """Dense and BM25 answers of every term, with their scores."""
+    where = AllOf((("document_id", ("v0", "v1", "v2", "changed")),))
+    asked = [VectorQuery(make_query(), where, 200)]
+    asked += [
+        VectorQuery(SparseVector((term,), (1.0,)), where, 200, bm25)
+        for term in range(5)
+        for bm25 in ("bm25_accented", "bm25_folded")
+    ]
+    return [
+        sorted((hit.point_id, round(hit.score, 5)) for hit in hits)
+        for hits in store.search_batch(ALIAS, asked)
+    ]
+
+
+def test_copies_of_a_shard_that_stays_open_hold_what_it_holds(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the second publish of a writer on, its shard is flushed and copied without being closed.
+
+    After each, the copy is compared with the live shard point by point and answer by answer; so is what the next writer finds.
+    """
+    draw = random.Random(5)
+    with EdgeWriter(home) as writer, EdgeReader(home) as reader:
+        writer.upsert(ALIAS, SPACE.space_id, make_points(0, 200))
+        writer.publish(ALIAS)
+        proofs: list[object] = []
+        monkeypatch.setattr(f"{vectors_edge.__name__}._require_points", lambda *_: proofs.append(_))
+        for turn in range(12):
+            start = draw.randrange(300)
+            writer.upsert(ALIAS, SPACE.space_id, make_points(start, start + 40, turn % 3))
+            stored = sorted((p.point_id for p in writer.scroll(ALIAS)), key=str)
+            writer.overwrite_payloads(
+                ALIAS, [(i, {"document_id": "changed"}) for i in draw.sample(stored, 10)]
+            )
+            writer.delete(ALIAS, draw.sample(stored, 10))
+            writer.publish(ALIAS)
+            assert everything_in(reader) == everything_in(writer)
+            assert answers_of(reader) == answers_of(writer)
+        last = everything_in(writer)
+        assert proofs == [], "a copy was opened, so these were no copies of an open shard"
+    with EdgeWriter(home) as writer:
+        assert everything_in(writer) == last
+
+
+def test_a_copy_that_lacks_a_file_is_not_shown_to_readers(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_vectors(source: Path, target: Path) -> None:
+        if source.suffix != ".mmap":
+            shutil.copyfile(source, target)
+
+    with EdgeWriter(home) as writer, EdgeReader(home) as reader:
+        writer.upsert(ALIAS, SPACE.space_id, make_points(0, POINTS, 1))
+        writer.publish(ALIAS)
+        writer.upsert(ALIAS, SPACE.space_id, make_points(0, POINTS, 2))
+        with monkeypatch.context() as patched:
+            patched.setattr(f"{vectors_edge.__name__}._copy_sparse", lose_vectors)
+            with pytest.raises(ProjectionError, match="readers keep the old copy"):
+                writer.publish(ALIAS)
+        assert versions_of(reader.scroll(ALIAS)) == {"v1"}
+        writer.publish(ALIAS)
+        assert versions_of(reader.scroll(ALIAS)) == {"v2"}
