@@ -165,8 +165,11 @@ def document_version_key(document_id: str, revision: int) -> str:
 
 def digest(value: Json) -> str:
     """sha256 of the canonical JSON of ``value``; equal values have equal digests whatever their key order."""
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(_encode(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# Made once: json.dumps makes an encoder for every call, which takes as long as encoding.
+_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
 
 
 def digest_text(text: str) -> str:

@@ -216,23 +216,23 @@ def plan_projection(
             continue
         ids = pointer.point_ids(collection)
         expected.update(ids)
-        old_labels = {stored[i] for i in ids if i in stored}
+        found = [stored[i] for i in ids if i in stored]
         if (
             owner_id in order.rebuild
             or pointer.content_digest != owner.content_digest
-            or any(i not in stored for i in ids)
+            or len(found) < len(ids)
         ):
             publish.append(owner_id)
             if any(
-                interim_labels(old, owner.labels, probes, policy) is not None for old in old_labels
+                interim_labels(old, owner.labels, probes, policy) is not None for old in set(found)
             ):
                 hide_old.append(owner_id)
         elif (
             owner_id in order.rewrite
             or pointer.payload_digest != owner.payload_digest
-            or (ids and old_labels != {owner.labels})
+            or any(old is not owner.labels and old != owner.labels for old in found)
         ):
-            loses = any(loses_and_gains(old, owner.labels, probes, policy)[0] for old in old_labels)
+            loses = any(loses_and_gains(old, owner.labels, probes, policy)[0] for old in set(found))
             (revoke if loses else relabel).append(owner_id)
     gone = [owner_id for owner_id in pointers if owner_id not in wanted]
     for owner_id in gone:

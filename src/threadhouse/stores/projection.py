@@ -757,6 +757,8 @@ def _move_pointers(
 
 def _clean_up(database: Database, vectors: VectorStore, work: _Work, report: PublishReport) -> None:
     """Delete exactly the points that no pointer names."""
+    if not (work.plan.stray or work.staged or work.plan.replace):
+        return  # nothing was written and nothing was astray; naming every point again would double the time of a quiet night
     with database.connect() as connection:
         pointers = read_pointers(connection, work.physical, work.owner_ids)
     live = {i for pointer in pointers.values() for i in pointer.point_ids(work.source.collection)}

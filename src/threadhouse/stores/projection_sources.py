@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from functools import lru_cache
+from typing import Any, Protocol
 from uuid import UUID
 
 from psycopg import Connection
@@ -34,7 +35,6 @@ from threadhouse.retrieval.models import (
     Collection,
     DataClassification,
     DocumentId,
-    Flags,
     Json,
     LifecycleStage,
     PublicationState,
@@ -51,14 +51,13 @@ from threadhouse.retrieval.payloads import (
     chunk_payload,
     digest,
     label_fields,
+    labels_from_words,
     validate_payload,
 )
 from threadhouse.retrieval.projection import ContentScope, ProjectionOwner
 from threadhouse.stores import queries
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.quarantine import QuarantinedItem
-
-Word = TypeVar("Word", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,18 +341,27 @@ def parse_labels(row: Mapping[str, Any]) -> Labels:
     Raises:
         ValueError: A value is outside its vocabulary (an attached database may hold anything).
     """
+    words = tuple(row[name] for name in _VOCABULARIES)
+    _check_words(*words)
+    # The same object as for a stored point with these labels, so that comparing the two is one look.
+    return labels_from_words(*words)
 
-    def word(name: str, vocabulary: type[Word]) -> Word | None:
-        return None if row[name] is None else vocabulary(row[name])
 
-    return Labels(
-        flags=Flags(
-            visibility=word("visibility", Visibility),
-            readiness=word("readiness", Readiness),
-            publication_state=word("publication_state", PublicationState),
-            risk_class=word("risk_class", RiskClass),
-            authority=word("authority", Authority),
-        ),
-        lifecycle_stage=word("lifecycle_stage", LifecycleStage),
-        data_classification=word("data_classification", DataClassification),
-    )
+_VOCABULARIES: Mapping[str, type[StrEnum]] = {
+    "visibility": Visibility,
+    "readiness": Readiness,
+    "publication_state": PublicationState,
+    "risk_class": RiskClass,
+    "authority": Authority,
+    "lifecycle_stage": LifecycleStage,
+    "data_classification": DataClassification,
+}
+"""In the order in which `labels_from_words` takes them."""
+
+
+# A hub has a few dozen combinations of labels, and a hundred thousand rows.
+@lru_cache(maxsize=4096)
+def _check_words(*words: str | None) -> None:
+    for word, vocabulary in zip(words, _VOCABULARIES.values(), strict=True):
+        if word is not None:
+            vocabulary(word)
