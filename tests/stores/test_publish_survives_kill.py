@@ -6,6 +6,7 @@ After each kill we look through a reader's eyes: published copies, and only vers
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from hub_rows import add_document, add_unit, write_version
 from threadhouse.retrieval.audit import owner_key
 from threadhouse.retrieval.models import Collection
 from threadhouse.retrieval.payloads import labels_from_metadata, validate_payload
+from threadhouse.retrieval.projection import ContentScope
+from threadhouse.stores import projection
 from threadhouse.stores.audit import audit_projection
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.postgres import Database
@@ -28,19 +31,25 @@ from threadhouse.stores.projection_sources import DocumentSource, UnitSource
 from threadhouse.stores.vector_cache import PostgresVectorCache
 from threadhouse.stores.vectors import open_reader, open_writer
 
-STEPS = (
-    "planned",
-    "access",
-    "access_noted",
-    "staged:information_units:*",
-    "verified",
-    "copies",
-    "pointers",
-    "cleaned",
-)
+
+def steps_of_a_publish() -> list[str]:
+    """Beginnings of the names of every step, from the code itself: a new step is killed in as well."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(Path(projection.__file__).read_text("utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "watch.step":
+            name = node.args[0]
+            first = name.values[0] if isinstance(name, ast.JoinedStr) else name
+            assert isinstance(first, ast.Constant)
+            found.append(str(first.value))
+    return found
+
+
+STEPS = steps_of_a_publish()
 OLD, NEW = "Văn bản cũ. ", "Văn bản mới. "
 CHANGED = [f"unit-{i}" for i in range(4)]
 REVOKED = {"unit-0", "unit-5"}
+SCOPE = ContentScope(frozenset({*CHANGED, *REVOKED, "unit-9", "unit-migrated"}))
+"""What the change log names for `change_everything`."""
 
 
 @pytest.fixture
@@ -61,7 +70,12 @@ def hub(database: Database, tmp_path: Path) -> tuple[Database, Path]:
     return database, tmp_path
 
 
-def publish(database: Database, home: Path, kill_at: str | None = None) -> PublishReport:
+def publish(
+    database: Database,
+    home: Path,
+    kill_at: str | None = None,
+    scope: ContentScope | None = None,
+) -> PublishReport:
     embedder = CachedEmbedder(HashEmbedder(), PostgresVectorCache(database))
 
     def on_step(name: str) -> None:
@@ -69,12 +83,15 @@ def publish(database: Database, home: Path, kill_at: str | None = None) -> Publi
             os.kill(os.getpid(), signal.SIGKILL)
 
     with open_writer(home=home, lock_timeout_s=10) as store:
-        return publish_content(database, store, embedder, home, on_step=on_step)
+        return publish_content(database, store, embedder, home, scope=scope, on_step=on_step)
 
 
-def publish_in_child(database: Database, home: Path, kill_at: str) -> int:
+def publish_in_child(
+    database: Database, home: Path, kill_at: str, scope: ContentScope | None
+) -> int:
+    which = "everything" if scope is None else "scope"
     child = subprocess.run(
-        [sys.executable, __file__, database.conninfo, str(home), kill_at.rstrip("*")],
+        [sys.executable, __file__, database.conninfo, str(home), kill_at, which],
         check=False,
         capture_output=True,
         text=True,
@@ -133,15 +150,21 @@ def read_as_reader(database: Database, home: Path) -> dict[str, str]:
     return seen
 
 
+def test_the_steps_of_a_publish_are_found_in_the_code() -> None:
+    assert STEPS[0] == "planned"
+    assert {"access", "staged:", "copies", "pointers", "cleaned"} <= set(STEPS)
+
+
+@pytest.mark.parametrize("scope", [None, SCOPE], ids=["everything", "what changed"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_publish_leaves_readers_whole_and_the_next_run_leaves_nothing_behind(
-    hub: tuple[Database, Path], step: str
+    hub: tuple[Database, Path], step: str, scope: ContentScope | None
 ) -> None:
     """One kill, three looks: readers after it, revoked units after it, the stores after the next run."""
     database, home = hub
     before = read_as_reader(database, home)
     change_everything(database)
-    assert publish_in_child(database, home, step) == -signal.SIGKILL
+    assert publish_in_child(database, home, step, scope) == -signal.SIGKILL
 
     seen = read_as_reader(database, home)
     states = {seen[unit_id] for unit_id in CHANGED}
@@ -154,7 +177,7 @@ def test_a_killed_publish_leaves_readers_whole_and_the_next_run_leaves_nothing_b
     if step != "planned":
         assert public_owners(home).isdisjoint(REVOKED), "a revoke waited for an embedding"
 
-    publish(database, home)
+    publish(database, home, scope=scope)
     assert read_as_reader(database, home) | dict.fromkeys(CHANGED, "new") == read_as_reader(
         database, home
     )
@@ -194,5 +217,10 @@ def assert_stores_hold_exactly_what_is_wanted(database: Database, home: Path) ->
 
 
 if __name__ == "__main__":
-    conninfo, home_name, kill_step = sys.argv[1:]
-    publish(Database(conninfo, is_embedded=True), Path(home_name), kill_at=kill_step)
+    conninfo, home_name, kill_step, which_owners = sys.argv[1:]
+    publish(
+        Database(conninfo, is_embedded=True),
+        Path(home_name),
+        kill_at=kill_step,
+        scope=SCOPE if which_owners == "scope" else None,
+    )

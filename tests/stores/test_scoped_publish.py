@@ -6,6 +6,7 @@ then hold is compared with what a clone of the database gives when it is built f
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from counting_embedder import HashEmbedder
 from fixtures_postgres import new_database
 from hub_rows import Connection, add_document, add_unit, write_version
 from threadhouse.retrieval.errors import DeletionBrakeError, EmptySourceError
-from threadhouse.retrieval.projection import ContentScope
+from threadhouse.retrieval.projection import DEFAULT_DELETION_SHARE, ContentScope
 from threadhouse.stores.pack_refresh import refresh_packs
 from threadhouse.stores.postgres import Database
 
@@ -77,9 +78,13 @@ def threads_of(house: ContentHouse) -> frozenset[str]:
     )
 
 
-def sync(house: ContentHouse, scope: ContentScope) -> None:
+def sync(
+    house: ContentHouse,
+    scope: ContentScope,
+    allowed_deletion_share: float | None = DEFAULT_DELETION_SHARE,
+) -> None:
     """Publish, centre and pack exactly what a change names."""
-    house.publish(scope=scope)
+    house.publish(scope=scope, allowed_deletion_share=allowed_deletion_share)
     threads = threads_of(house)
     house.refresh_centroids(threads)
     refresh_packs(house.database, SPACE, threads=threads)
@@ -414,3 +419,86 @@ def test_packs_are_built_again_on_request_and_written_only_when_they_differ(
     report = refresh_packs(house.database, SPACE, threads=frozenset({"thread-1"}), rebuild=True)
     assert (report.threads, report.threads_due, report.written) == (1, 1, 0)
     assert report.unchanged > 0
+
+
+# --- many changes, one after the other ----------------------------------------------------------
+
+
+def change_something(connection: Connection, draw: random.Random, number: int) -> None:
+    """One change of a kind and of rows that are drawn."""
+    units = _column(connection, "select logical_unit_id from public.tac_logical_unit order by 1")
+    documents = _column(connection, "select document_id from public.production_document order by 1")
+    unit, document = draw.choice(units), draw.choice(documents)
+    visibility = draw.choice(["public", "partner", "employee", "restricted", None])
+    match draw.randrange(9):
+        case 0 | 1:
+            write_version(connection, unit, f"Lần {number} " + PARAGRAPH * draw.randrange(3))
+        case 2:
+            connection.execute(
+                "update public.tac_logical_unit set visibility = %s where logical_unit_id = %s",
+                (visibility, unit),
+            )
+        case 3:
+            connection.execute(
+                "update public.production_document set visibility = %s where document_id = %s",
+                (visibility, document),
+            )
+        case 4:
+            connection.execute(
+                "update public.tac_logical_unit set document_id = %s where logical_unit_id = %s",
+                (document, unit),
+            )
+        case 5:
+            connection.execute(
+                "delete from public.tac_logical_unit where logical_unit_id = %s", (unit,)
+            )
+        case 6:
+            add_unit(connection, f"unit-new-{number}", document, f"Mới {number} {PARAGRAPH}")
+        case 7:
+            connection.execute(
+                "update public.production_document set body = %s where document_id = %s",
+                (f"Lần {number} {PARAGRAPH}", document),
+            )
+        case _:
+            connection.execute(
+                """insert into public.thread_membership values ('thread-1', %s, 'supporting', 0.7, 'confirmed')
+                   on conflict (thread_id, logical_unit_id) do update set status = 'rejected'""",
+                (unit,),
+            )
+
+
+def _column(connection: Connection, statement: LiteralString) -> list[str]:
+    return [row[0] for row in connection.execute(statement)]
+
+
+def logged_since(house: ContentHouse, change_id: int) -> tuple[ContentScope, int]:
+    """The owners that the change log names, and how far it goes."""
+    rows = house.rows(
+        "select change_id, table_name, row_key from nao.change_log where change_id > %s order by 1",
+        change_id,
+    )
+    scope = ContentScope(
+        frozenset(key for _, table, key in rows if table == "tac_logical_unit"),
+        frozenset(key for _, table, key in rows if table == "production_document"),
+    )
+    return scope, rows[-1][0] if rows else change_id
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_following_drawn_changes_gives_what_building_everything_gives(
+    house: ContentHouse, postgres_server: Database, tmp_path: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    _, position = logged_since(house, 0)
+    for number in range(12):
+        with house.connect() as connection:
+            change_something(connection, draw, number)
+        if draw.random() < 0.6:
+            scope, position = logged_since(house, position)
+            sync(house, scope, allowed_deletion_share=None)
+    scope, position = logged_since(house, position)
+    sync(house, scope, allowed_deletion_share=None)
+    with built_from_nothing(house, postgres_server, tmp_path / "other") as other:
+        assert state_of(house) == state_of(other)
+    assert house.publish().vector_writes == 0
+    assert house.refresh_centroids().vector_writes == 0
