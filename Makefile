@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 BENCH_VENV := .venv-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help nightly ui test test-slow test-postgres check bench bench-metrics bench-quality lock clean
+.PHONY: help nightly ui test test-slow test-postgres check bench bench-metrics bench-sync bench-quality lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -48,6 +48,9 @@ bench: $(VENV)/.dev ## benchmarks; tables on the terminal, JSON in bench/results
 
 bench-metrics: $(VENV)/.dev ## the metrics warehouse at its full size: a day of 10 million events, a year of 50 million (needs 10 GB of disk)
 	@$(BIN)/python -m bench metrics --day-events 10000000 --year-events 50000000
+
+bench-sync: $(VENV)/.dev ## what following changes costs in a hub of 100,000 units, and a reconcile with nothing to do
+	@$(BIN)/python -m bench sync --units 100000 --threads 2000 --changed 10 100 1000
 
 # LlamaIndex stands beside search there and nowhere else, so it gets an environment of its own.
 $(BENCH_VENV)/.bench: requirements/bench.lock requirements/model.lock $(VENV)/.runtime

@@ -29,6 +29,7 @@ BENCHES = (
     "latency",
     "leaks",
     "revoke",
+    "sync",
     "access_cost",
     "metrics",
 )
