@@ -13,7 +13,7 @@ from threadhouse.assets.replay import replay
 from threadhouse.assets.source_tables import THREAD_TABLES
 from threadhouse.assets.thread_centroids import thread_centroids
 from threadhouse.assets.thread_health import thread_health
-from threadhouse.assets.vectors import PublishConfig
+from threadhouse.assets.vectors import SelectedConfig
 from threadhouse.resources.run_listener import reporter
 from threadhouse.resources.stores import EmbedderResource, PostgresResource
 from threadhouse.retrieval.packs import PACK_VERSION
@@ -29,7 +29,7 @@ from threadhouse.stores.pack_refresh import refresh_packs
     freshness_policy=FRESH_DAILY,
 )
 def context_packs(
-    config: PublishConfig, postgres: PostgresResource, embedder: EmbedderResource
+    config: SelectedConfig, postgres: PostgresResource, embedder: EmbedderResource
 ) -> dg.MaterializeResult[Any]:
     """What an AI agent reads of a thread: ordered units, gaps, suspect links, health, for each lane that sees any of it.
 
@@ -41,6 +41,8 @@ def context_packs(
             database,
             embedder.open(database).space.space_id,
             reporter("Building packs"),
+            threads=config.chosen_threads,
+            rebuild=config.rebuild,
             allow_deletes=config.allow_deletes,
         )
     return dg.MaterializeResult(

@@ -15,10 +15,13 @@ from threadhouse.assets.automation import (
     retrying_transient_faults,
 )
 from threadhouse.assets.source_tables import THREAD_TABLES
-from threadhouse.assets.vectors import INFORMATION_UNIT_VECTORS, PublishConfig
+from threadhouse.assets.vectors import INFORMATION_UNIT_VECTORS, SelectedConfig
 from threadhouse.resources.stores import EmbedderResource, PostgresResource, VectorStoreResource
 from threadhouse.retrieval.centroids import CENTROID_VERSION
+from threadhouse.retrieval.models import Audience
+from threadhouse.stores.backfill_selection import BackfillSelection, select_threads
 from threadhouse.stores.centroid_projection import refresh_centroids
+from threadhouse.stores.postgres import Database
 
 
 @dg.asset(
@@ -31,7 +34,7 @@ from threadhouse.stores.centroid_projection import refresh_centroids
     freshness_policy=FRESH_DAILY,
 )
 def thread_centroids(
-    config: PublishConfig,
+    config: SelectedConfig,
     postgres: PostgresResource,
     vectors: VectorStoreResource,
     embedder: EmbedderResource,
@@ -45,7 +48,14 @@ def thread_centroids(
         database = postgres.open()
         space = embedder.open(database).space
         with vectors.writer() as store:
-            report = refresh_centroids(database, store, space, allow_deletes=config.allow_deletes)
+            report = refresh_centroids(
+                database,
+                store,
+                space,
+                threads=config.chosen_threads,
+                rebuild=_rebuilt(database, config),
+                allow_deletes=config.allow_deletes,
+            )
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": sum(report.by_lane.values()),
@@ -54,3 +64,12 @@ def thread_centroids(
             **report.figures(),
         }
     )
+
+
+def _rebuilt(database: Database, config: SelectedConfig) -> frozenset[str]:
+    """Keys of the centroids that are computed again although nothing changed."""
+    if not config.rebuild:
+        return frozenset()
+    with database.connect() as connection:
+        threads = select_threads(connection, BackfillSelection(threads=config.threads))
+    return frozenset(f"{thread}/{lane}" for thread in threads for lane in Audience)

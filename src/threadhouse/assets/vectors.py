@@ -28,7 +28,12 @@ from threadhouse.resources.stores import (
     VectorStoreResource,
 )
 from threadhouse.retrieval.models import Collection, VectorSpace
-from threadhouse.retrieval.projection import DEFAULT_DELETION_SHARE
+from threadhouse.retrieval.projection import DEFAULT_DELETION_SHARE, ContentScope, rebuild_orders
+from threadhouse.stores.backfill_selection import (
+    BackfillSelection,
+    require_known,
+    select_content,
+)
 from threadhouse.stores.change_log import begin_reconcile
 from threadhouse.stores.projection import PublishReport, publish_content
 
@@ -47,8 +52,32 @@ class PublishConfig(dg.Config):
     )
 
 
+class SelectedConfig(PublishConfig):
+    """Which threads a step is about; none named means every thread, and only what changed in it."""
+
+    threads: list[str] = Field(default=[], description="Thread ids; empty: every thread.")
+    rebuild: bool = Field(
+        default=False,
+        description="Build again what did not change; only what is named, or everything.",
+    )
+
+    @property
+    def chosen_threads(self) -> frozenset[str] | None:
+        """The threads that are named; None for all."""
+        return frozenset(self.threads) or None
+
+
 class SwitchConfig(PublishConfig):
-    """How far one publish may go that readers are switched over to."""
+    """Which owners a publish is about, and how far it may go; none named means everything, and only what changed in it."""
+
+    documents: list[str] = Field(
+        default=[], description="Document ids: their units, or their text; empty: every document."
+    )
+    units: list[str] = Field(default=[], description="Logical unit ids; empty: every unit.")
+    rebuild: bool = Field(
+        default=False,
+        description="Write again what did not change; only what is named, or everything.",
+    )
 
     accept_losses: bool = Field(
         default=False,
@@ -98,13 +127,24 @@ def content_vectors(
     with retrying_transient_faults():
         database, settings = postgres.open(), environment.settings()
         opened = embedder.open(database)
-        begin_reconcile(database, context.run.run_id)
+        selection = BackfillSelection(documents=config.documents, units=config.units)
+        with database.connect() as connection:
+            require_known(connection, selection)
+            scope = select_content(connection, selection) if config.rebuild else None
+        if selection.names_nothing:
+            begin_reconcile(database, context.run.run_id)
         with vectors.writer() as store:
             report = publish_content(
                 database,
                 store,
                 opened,
                 settings.home,
+                scope=None
+                if selection.names_nothing
+                else ContentScope(
+                    units=frozenset(config.units), documents=frozenset(config.documents)
+                ),
+                repair=None if scope is None else rebuild_orders(scope),
                 allowed_deletion_share=None if config.allow_deletes else DEFAULT_DELETION_SHARE,
                 before_switch=lambda move: replays.before_switch(
                     settings, database, opened, move, accept_losses=config.accept_losses

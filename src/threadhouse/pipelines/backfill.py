@@ -1,7 +1,7 @@
-"""Counting a range of days again, run here and now by the console script.
+"""Doing the past again, run here and now by the console script: a range of days, or what is built of owners and threads.
 
-Belongs here: which ranges there are, one run of ``metrics_backfill``, its row in ``nao.pipeline_run``, what to tell a person.
-Does not belong here: running a job (pipelines.job_runs), extracting and counting (assets, stores).
+Belongs here: which ranges there are, one run of a backfill's job, its row in ``nao.pipeline_run``, what to tell a person.
+Does not belong here: running a job (pipelines.job_runs), what a selection covers (stores.backfill_selection), building (assets).
 """
 
 import time
@@ -12,14 +12,33 @@ from pathlib import Path
 
 from threadhouse.assets.partitions import FIRST_DAY, RECOUNT
 from threadhouse.pipelines.job_runs import execute_job, recorded_figures, recorded_run
-from threadhouse.pipelines.jobs import METRICS_BACKFILL_JOB
+from threadhouse.pipelines.jobs import (
+    CENTROIDS_BACKFILL_JOB,
+    METRICS_BACKFILL_JOB,
+    PACKS_BACKFILL_JOB,
+    REPORTS_BACKFILL_JOB,
+    VECTORS_BACKFILL_JOB,
+)
 from threadhouse.pipelines.schedules import range_tags
 from threadhouse.retrieval.errors import ConfigurationError
 from threadhouse.retrieval.local_days import local_day
 from threadhouse.retrieval.models import Json
 from threadhouse.stores.advisory_locks import advisory_lock
+from threadhouse.stores.backfill_selection import (
+    BackfillCost,
+    BackfillSelection,
+    cost_of_threads,
+    cost_of_vectors,
+    require_known,
+    select_content,
+    select_threads,
+)
+from threadhouse.stores.embedders import open_embedder
+from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.migrations import open_database
+from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
+from threadhouse.stores.vector_cache import PostgresVectorCache
 
 BACKFILL_LOCK = "threadhouse backfill metrics"
 """Name of the advisory lock that one backfill of metrics holds."""
@@ -119,3 +138,178 @@ def _require_range(first: date, last: date, today: date) -> None:
     if last > today:
         message = f"The range ends with {last}, which has not begun; today is {today}."
         raise ConfigurationError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildBackfill:
+    """A kind of backfill that builds: its job, the step that takes the selection, the assets whose figures are told."""
+
+    job: str
+    step: str
+    assets: tuple[str, ...]
+    told: tuple[str, ...]
+
+
+BUILDS: Mapping[str, BuildBackfill] = {
+    "vectors": BuildBackfill(
+        VECTORS_BACKFILL_JOB,
+        "content_vectors",
+        ("information_unit_vectors",),
+        ("owners_published", "chunks_written", "texts_embedded", "cache_hits", "points_deleted"),
+    ),
+    "centroids": BuildBackfill(
+        CENTROIDS_BACKFILL_JOB,
+        "thread_centroids",
+        ("thread_centroids",),
+        ("written", "unchanged", "deleted"),
+    ),
+    "packs": BuildBackfill(
+        PACKS_BACKFILL_JOB,
+        "context_packs",
+        ("context_packs",),
+        ("threads_due", "written", "unchanged", "deleted"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltAgain:
+    """What one backfill of vectors, centroids, packs or reports did."""
+
+    kind: str
+    run_id: str
+    seconds: float
+    figures: Mapping[str, Json]
+    log: Path
+
+    def to_json(self) -> dict[str, Json]:
+        """Everything, for a program."""
+        return {
+            "run_id": self.run_id,
+            "seconds": round(self.seconds, 3),
+            "log": str(self.log),
+            "figures": dict(self.figures),
+        }
+
+    def render(self) -> str:
+        """A few lines for a person."""
+        told = ", ".join(
+            f"{name.replace('_', ' ')} {value}" for name, value in self.figures.items()
+        )
+        return f"Backfilled {self.kind} in {self.seconds:.1f} s: {told}.\nLog: {self.log}"
+
+
+def cost_of_backfill(settings: Settings, kind: str, selection: BackfillSelection) -> BackfillCost:
+    """What `backfill_builds` would do; nothing is written.
+
+    Raises:
+        ConfigurationError: A name is unknown.
+    """
+    database = open_database(settings)
+    with database.connect() as connection:
+        require_known(connection, selection)
+        if kind != "vectors":
+            threads = select_threads(connection, selection)
+            return cost_of_threads(connection, threads, packs=kind == "packs")
+        inner = open_embedder(
+            settings.home,
+            model=settings.embedding_model,
+            path=settings.embedding_path,
+            threads=settings.embedding_threads,
+        )
+        embedder = CachedEmbedder(inner, PostgresVectorCache(database))
+        return cost_of_vectors(connection, select_content(connection, selection), embedder)
+
+
+def backfill_builds(
+    settings: Settings,
+    kind: str,
+    selection: BackfillSelection,
+    progress: Callable[[str, int, int], None],
+) -> BuiltAgain:
+    """Build vectors, centroids or packs of a selection again, also where nothing changed, in one run of their job.
+
+    A run that is killed leaves readers with what they had; started again it does everything again, with vectors from the cache.
+
+    Args:
+        kind: A key of `BUILDS`.
+
+    Raises:
+        ConfigurationError: A name is unknown, or the selection is empty.
+        StoreLockedError: Another backfill of this kind is at work.
+        JobFailedError: A step failed; the sentence names it and the log.
+    """
+    build = BUILDS[kind]
+    database = open_database(settings)
+    with database.connect() as connection:
+        require_known(connection, selection)
+        if kind == "vectors":
+            scope = select_content(connection, selection)
+            chosen: dict[str, list[str]] = {
+                "units": sorted(scope.units),
+                "documents": sorted(scope.documents),
+            }
+        else:
+            chosen = {"threads": sorted(select_threads(connection, selection))}
+    if not any(chosen.values()):
+        message = "Nothing is selected: no owner or thread fulfils all of what was asked for; nothing was done."
+        raise ConfigurationError(message)
+    is_everything = selection.names_nothing and not selection.lanes and selection.begins is None
+    config = {"rebuild": True, **({} if is_everything else chosen)}
+    lock = f"threadhouse backfill {kind}"
+    with advisory_lock(database, lock, f"A backfill of {kind} is being run by"):
+        return _build(settings, database, kind, build, config, progress)
+
+
+def backfill_reports(
+    settings: Settings, first: date, last: date, progress: Callable[[str, int, int], None]
+) -> BuiltAgain:
+    """Build the health reports of a range of local days that are missing or older than their figures, in one run.
+
+    Raises:
+        ConfigurationError: The range is empty, begins before metrics do, or ends after today.
+        StoreLockedError: Another backfill of reports is at work.
+        JobFailedError: A step failed; the sentence names it and the log.
+    """
+    _require_range(first, last, local_day(datetime.now(UTC), settings.zone))
+    database = open_database(settings)
+    build = BuildBackfill(
+        REPORTS_BACKFILL_JOB, "", ("health_report",), ("days", "dagster/partition_row_count")
+    )
+    with advisory_lock(
+        database, "threadhouse backfill reports", "A backfill of reports is being run by"
+    ):
+        return _build(
+            settings, database, "reports", build, None, progress, range_tags((first, last))
+        )
+
+
+def _build(
+    settings: Settings,
+    database: Database,
+    kind: str,
+    build: BuildBackfill,
+    config: Mapping[str, object] | None,
+    progress: Callable[[str, int, int], None],
+    tags: Mapping[str, str] | None = None,
+) -> BuiltAgain:
+    started = time.monotonic()
+    with recorded_run(database, "backfill") as (run_id, counters):
+        result, log = execute_job(
+            settings,
+            build.job,
+            run_id,
+            ops=None if config is None else {build.step: {"config": dict(config)}},
+            tags=tags or {},
+            progress=progress,
+        )
+        recorded = recorded_figures(result)
+        figures = {
+            name.rpartition("/")[2]: value
+            for asset in build.assets
+            for name, value in recorded[asset].items()
+            if name in build.told
+        }
+        done = BuiltAgain(kind, run_id, time.monotonic() - started, figures, log)
+        counters.update(done.to_json())
+        return done

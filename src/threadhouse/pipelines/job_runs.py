@@ -20,7 +20,7 @@ from dagster_shared.error import SerializableErrorInfo
 from threadhouse.pipelines.dead_runs import end_dead_runs, process_tags
 from threadhouse.pipelines.definitions import build_definitions, build_resources
 from threadhouse.pipelines.executors import file_logger, rebuildable_job
-from threadhouse.pipelines.jobs import METRICS_BACKFILL_JOB, NIGHTLY_JOB
+from threadhouse.pipelines.jobs import NIGHTLY_JOB
 from threadhouse.pipelines.ui_processes import prepare_instance, running_ui
 from threadhouse.resources.run_listener import listening
 from threadhouse.retrieval.errors import ThreadhouseError
@@ -29,8 +29,8 @@ from threadhouse.stores.pipeline_runs import finish_run, start_run
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Executor, Settings
 
-_WORD: Final = {NIGHTLY_JOB: "nightly", METRICS_BACKFILL_JOB: "backfill"}
-"""How a job's log files are called."""
+_WORD: Final = {NIGHTLY_JOB: "nightly"}
+"""How a job's log files are called; those of every other job are called after backfills."""
 
 
 class JobFailedError(ThreadhouseError):
@@ -130,7 +130,8 @@ def _log_file(settings: Settings, job_name: str, run_id: str) -> Path:
     folder = settings.home / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     return (
-        folder / f"{_WORD[job_name]}-{datetime.now(settings.zone):%Y%m%dT%H%M%S}-{run_id[:8]}.log"
+        folder
+        / f"{_WORD.get(job_name, 'backfill')}-{datetime.now(settings.zone):%Y%m%dT%H%M%S}-{run_id[:8]}.log"
     )
 
 

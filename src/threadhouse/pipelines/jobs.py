@@ -9,6 +9,10 @@ import dagster as dg
 
 NIGHTLY_JOB: Final = "nightly_rebuild"
 METRICS_BACKFILL_JOB: Final = "metrics_backfill"
+VECTORS_BACKFILL_JOB: Final = "vectors_backfill"
+CENTROIDS_BACKFILL_JOB: Final = "centroids_backfill"
+PACKS_BACKFILL_JOB: Final = "packs_backfill"
+REPORTS_BACKFILL_JOB: Final = "reports_backfill"
 
 nightly_rebuild = dg.define_asset_job(
     NIGHTLY_JOB,
@@ -26,4 +30,31 @@ metrics_backfill = dg.define_asset_job(
         "Events and rates of a range of days, in one run: each day is held against Postgres, extracted where it differs, and "
         "counted where its rates were counted from something else; with the tag threadhouse/recount=true everywhere."
     ),
+)
+
+vectors_backfill = dg.define_asset_job(
+    VECTORS_BACKFILL_JOB,
+    selection=dg.AssetSelection.assets("information_unit_vectors", "production_document_vectors"),
+    description=(
+        "Chunks, vectors and payloads of the documents and units that the configuration names, or of everything; with `rebuild` "
+        "also what did not change. What is embedded is in the cache, so a run that was killed costs little again."
+    ),
+)
+
+centroids_backfill = dg.define_asset_job(
+    CENTROIDS_BACKFILL_JOB,
+    selection=dg.AssetSelection.assets("thread_centroids"),
+    description="Centroids of the threads that the configuration names, or of all; with `rebuild` also what did not change.",
+)
+
+packs_backfill = dg.define_asset_job(
+    PACKS_BACKFILL_JOB,
+    selection=dg.AssetSelection.assets("context_packs"),
+    description="Context packs of the threads that the configuration names, or of all; with `rebuild` also what did not change.",
+)
+
+reports_backfill = dg.define_asset_job(
+    REPORTS_BACKFILL_JOB,
+    selection=dg.AssetSelection.assets("health_report"),
+    description="Health reports of a range of days, in one run: those missing or older than their figures, and the last.",
 )

@@ -125,6 +125,14 @@ class ContentScope:
     documents: frozenset[str] = frozenset()
 
 
+def rebuild_orders(scope: ContentScope) -> dict[Collection, RepairOrder]:
+    """Everything of these owners is to be written again."""
+    return {
+        Collection.INFORMATION_UNITS: RepairOrder(rebuild=scope.units),
+        Collection.PRODUCTION_DOCUMENTS: RepairOrder(rebuild=scope.documents),
+    }
+
+
 HIDDEN = Labels(flags=Flags(), lifecycle_stage=None, data_classification=None)
 """Labels that nobody may see."""
 

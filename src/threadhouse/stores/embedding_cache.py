@@ -19,6 +19,9 @@ from threadhouse.retrieval.ports import Embedder
 from threadhouse.retrieval.text import hash_text, prepare_text
 from threadhouse.stores.embedders import WINDOW_RULE, EmbeddedBatch
 
+SAMPLE_TEXTS = 16
+"""Texts that stand for all that are to be embedded: a second or two of a small model, enough to be off by less than a half."""
+
 LOOKUP_TEXTS = 1000
 """Hashes asked for at once: 1,000 vectors of 384 floats are 1.5 MB, a size no driver minds."""
 
@@ -142,3 +145,46 @@ class CachedEmbedder:
     def _report(self, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(done, total)
+
+
+@dataclass(slots=True)
+class CacheSurvey(CachedEmbedder):
+    """Embeds nothing: notes what it would have to embed, and hands out zeros.
+
+    Attributes:
+        missing: Keys of distinct texts that the cache does not hold.
+        missing_chars: Their characters.
+        sample: Some of them by key, chosen by their hashes and so by chance.
+    """
+
+    missing: set[str] = field(default_factory=set[str])
+    missing_chars: int = 0
+    sample: dict[str, str] = field(default_factory=dict[str, str])
+
+    def _embed(
+        self,
+        texts: Sequence[str],
+        embed: Callable[[Sequence[str]], Iterator[EmbeddedBatch]],
+        key_suffix: str,
+    ) -> Vectors:
+        del embed
+        keys = [hash_text(prepare_text(text) + key_suffix) for text in texts]
+        by_key = dict(zip(keys, texts, strict=True))
+        found = self._look_up(list(by_key))
+        self.counts.cache_hits += len(found)
+        fresh = {k: text for k, text in by_key.items() if k not in found and k not in self.missing}
+        self.missing |= fresh.keys()
+        self.missing_chars += sum(map(len, fresh.values()))
+        chosen = sorted((self.sample | fresh).items())[:SAMPLE_TEXTS]
+        self.sample = dict(chosen)
+        zeros = np.zeros((len(keys), self.space.dim), np.float32)
+        return Vectors(self.space.space_id, "passage", zeros, np.zeros(len(keys), np.bool_))
+
+    def chars_per_s(self) -> float | None:
+        """Characters that the model embeds in a second, measured now with the sample; None when nothing is missing."""
+        if not self.sample:
+            return None
+        started = time.perf_counter()
+        for _ in self.inner.iter_long_passages(list(self.sample.values())):
+            pass
+        return sum(map(len, self.sample.values())) / (time.perf_counter() - started)
