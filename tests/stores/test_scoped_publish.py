@@ -15,6 +15,7 @@ from typing import Any, LiteralString
 from uuid import UUID
 
 import numpy as np
+import psycopg
 import pytest
 from psycopg.rows import TupleRow
 
@@ -502,3 +503,18 @@ def test_following_drawn_changes_gives_what_building_everything_gives(
         assert state_of(house) == state_of(other)
     assert house.publish().vector_writes == 0
     assert house.refresh_centroids().vector_writes == 0
+
+
+@pytest.mark.parametrize(
+    "scope", [None, ContentScope(frozenset({"unit-0-0"}))], ids=["everything", "what changed"]
+)
+def test_a_source_that_cannot_be_read_is_no_order_to_delete(
+    house: ContentHouse, scope: ContentScope | None
+) -> None:
+    """Units can be read and documents cannot: as with an attached database of which a part is away."""
+    before = state_of(house)
+    house.change("alter view source.production_document rename to away")
+    with pytest.raises(psycopg.Error):
+        house.publish(scope=scope, allowed_deletion_share=None)
+    house.change("alter view source.away rename to production_document")
+    assert state_of(house) == before
