@@ -83,9 +83,8 @@ def database(postgres_server: Database, template_database: str) -> Generator[Dat
         yield cloned
 
 
-@pytest.fixture
-def administrator(database: Database) -> Database:
-    """The clean database of this test, as a superuser. Who owns an embedded server is one."""
+def as_administrator(database: Database) -> Database:
+    """The same database as a superuser, who the owner of an embedded server is anyway; skips when an outside one has none."""
     if not os.environ.get(OUTSIDE_SERVER):
         return database
     server = os.environ.get(OUTSIDE_ADMINISTRATOR)
@@ -93,6 +92,12 @@ def administrator(database: Database) -> Database:
         pytest.skip(f"It takes a superuser: set {OUTSIDE_ADMINISTRATOR}.")
     name = str(conninfo_to_dict(database.conninfo)["dbname"])
     return Database(server, is_embedded=False, lock_timeout_s=10.0).with_database(name)
+
+
+@pytest.fixture
+def administrator(database: Database) -> Database:
+    """The clean database of this test, as a superuser."""
+    return as_administrator(database)
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_an_attached_database_is_built_from_whole_and_asked(directus: Directus) 
     assert night["warnings"] == []
     assert night["assets"]["unit_chunks"]["owners"] == 12
     assert night["assets"]["context_packs"]["dagster/row_count"] > 0
-    assert json.loads(directus.run("audit", "--json"))["is_clean"] is True
+    directus.run("audit")  # ends with 3 when anything is found
     ask = ("query", "Hoàn tiền", "--audience", "customer", "--as-operator", "--json")
     answer = directus.run(*ask)
     assert "hoan-tien#1" in answer

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from fixtures_postgres import new_database
+from fixtures_postgres import as_administrator, new_database
 from threadhouse.retrieval.events import RetrievalEvent
 from threadhouse.retrieval.local_days import days_between, local_day
 from threadhouse.stores.lake import EventLake
@@ -155,7 +155,7 @@ def test_a_backfill_finds_what_no_trigger_saw(database: Database, tmp_path: Path
     )
     append_events(database, [asked])
     backfill(database, lake, zone, days)
-    with database.connect() as connection:
+    with as_administrator(database).connect() as connection:
         connection.execute("set local session_replication_role = 'replica'")
         connection.execute("update nao.retrieval_metric_event set lane = 'customer'")
     backfill(database, lake, zone, days)

@@ -27,6 +27,7 @@ from delivery_house import (
     rows,
     write_hub,
 )
+from fixtures_postgres import as_administrator
 from threadhouse.retrieval.audience import FILTERED_FIELDS, VOCABULARY, AudiencePolicy
 from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND
 from threadhouse.retrieval.gap_signals import GapKind, GapSignal
@@ -215,7 +216,7 @@ BEHIND_THE_TRIGGERS: LiteralString = "set local session_replication_role = repli
 
 def hide_behind_the_triggers(hub: Database) -> None:
     """A flag changes and nothing notices, as in an attached database without our triggers."""
-    with hub.connect() as connection:
+    with as_administrator(hub).connect() as connection:
         connection.execute(BEHIND_THE_TRIGGERS)
         connection.execute(
             "update public.tac_logical_unit set visibility = 'internal' where logical_unit_id = 'u1'"
@@ -254,7 +255,7 @@ def test_a_unit_that_is_gone_behind_the_triggers_is_no_leak(
     hub: Database, delivery: PackDelivery
 ) -> None:
     read(delivery)
-    with hub.connect() as connection:
+    with as_administrator(hub).connect() as connection:
         connection.execute(BEHIND_THE_TRIGGERS)
         connection.execute("delete from public.tac_logical_unit where logical_unit_id = 'u1'")
     pack, is_stored, stale = read(delivery)
@@ -293,7 +294,7 @@ def test_a_version_that_changed_behind_the_triggers_is_built_anew(
     hub: Database, delivery: PackDelivery
 ) -> None:
     read(delivery)
-    with hub.connect() as connection:
+    with as_administrator(hub).connect() as connection:
         connection.execute(BEHIND_THE_TRIGGERS)
         connection.execute(NEW_VERSION)
     pack, is_stored, stale = read(delivery)
@@ -365,7 +366,7 @@ def test_a_link_to_a_thread_that_was_closed_behind_the_triggers_is_gone_from_the
 ) -> None:
     """The last check finds it by itself, though the pack passes for fresh."""
     read(delivery)
-    with linked_hub.connect() as connection:
+    with as_administrator(linked_hub).connect() as connection:
         connection.execute(BEHIND_THE_TRIGGERS)
         connection.execute(WITHOUT_THE_OTHER_THREAD[0])
     after, is_stored, stale = read(delivery if is_in_memory else PackDelivery(linked_hub.connect))
@@ -379,7 +380,7 @@ def test_a_built_pack_with_a_link_that_may_not_be_seen_is_stopped(
 ) -> None:
     built = delivery.build(T1, CUSTOMER, SPACE)
     assert built.pack is not None
-    with linked_hub.connect() as connection:
+    with as_administrator(linked_hub).connect() as connection:
         connection.execute(BEHIND_THE_TRIGGERS)
         connection.execute(WITHOUT_THE_OTHER_THREAD[0])
     with delivery.begin() as out, pytest.raises(Leak) as stopped:

@@ -21,6 +21,7 @@ import pytest
 
 from content_house import ContentHouse
 from delivery_house import rows
+from fixtures_postgres import as_administrator
 from hub_rows import add_document, add_unit, write_version
 from threadhouse.retrieval.audience import lane_principal
 from threadhouse.retrieval.errors import (
@@ -350,7 +351,7 @@ def test_what_must_not_leave_is_stopped_reported_and_no_metric(
         )
     service.retrieve("T/1", CUSTOMER)
     before = len(kinds(house))
-    with house.connect() as connection:
+    with as_administrator(house.database).connect() as connection:
         # As in an attached database whose changes nobody counts: the pack still passes for fresh.
         connection.execute("set local session_replication_role = replica")
         connection.execute(
