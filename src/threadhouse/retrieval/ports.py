@@ -114,7 +114,7 @@ class VectorStore(VectorSearcher, Protocol):
         ...
 
     def switch_aliases(self, targets: Mapping[str, str]) -> None:
-        """Point aliases at physical collections, all in one step for readers; other aliases stay. Raises CollectionUnknownError."""
+        """Point aliases at collections, all in one step for readers; other aliases stay. Raises CollectionUnknownError."""
         ...
 
     def upsert(self, collection: str, space_id: str, points: Iterable[VectorPoint]) -> int:
