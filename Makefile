@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 BENCH_VENV := .venv-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help nightly ui test test-slow test-postgres check bench bench-metrics bench-sync bench-quality lock clean
+.PHONY: help nightly ui test test-slow test-postgres check bench bench-metrics bench-sync bench-soak bench-quality lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -48,6 +48,9 @@ bench: $(VENV)/.dev ## benchmarks; tables on the terminal, JSON in bench/results
 
 bench-metrics: $(VENV)/.dev ## the metrics warehouse at its full size: a day of 10 million events, a year of 50 million (needs 10 GB of disk)
 	@$(BIN)/python -m bench metrics --day-events 10000000 --year-events 50000000
+
+bench-soak: $(VENV)/.dev ## ten minutes of writers, readers, a listener, a nightly and faults at the same time
+	@$(BIN)/python -m bench soak --seconds 600
 
 bench-sync: $(VENV)/.dev ## what following changes costs in a hub of 100,000 units, and a reconcile with nothing to do
 	@$(BIN)/python -m bench sync --units 100000 --threads 2000 --changed 10 100 1000

@@ -30,6 +30,7 @@ BENCHES = (
     "leaks",
     "revoke",
     "sync",
+    "soak",
     "access_cost",
     "metrics",
 )
