@@ -10,10 +10,16 @@ from typing import TypedDict, Unpack
 
 from content_house import ContentHouse
 from hub_rows import add_document, add_unit
-from threadhouse.stores.change_log import begin_reconcile, end_reconcile
+from threadhouse.stores.change_log import (
+    WaitingChanges,
+    begin_reconcile,
+    end_reconcile,
+    read_waiting_changes,
+)
 from threadhouse.stores.change_sync import SyncReport, SyncStores, sync_changes
 from threadhouse.stores.pack_checks import count_stale, find_leaks
 from threadhouse.stores.pack_refresh import refresh_packs
+from threadhouse.stores.postgres import Database
 
 
 def add_thread(house: ContentHouse, thread_id: str, *unit_ids: str) -> None:
@@ -57,6 +63,11 @@ def build(house: ContentHouse) -> None:
     house.refresh_centroids()
     refresh_packs(house.database, house.inner.space.space_id)
     end_reconcile(house.database, "night")
+
+
+def waiting(database: Database) -> WaitingChanges:
+    with database.connect() as connection:
+        return read_waiting_changes(connection)
 
 
 def stores(house: ContentHouse) -> SyncStores:

@@ -14,6 +14,7 @@ from dagster._core.test_utils import create_run_for_test
 from fixtures_postgres import as_url
 from fixtures_source_tree import ROOT
 from hub_rows import add_document
+from sync_house import waiting
 from threadhouse.pipelines.change_sync import (
     CHANGE_SYNC_JOB,
     LOOK_EVERY_S,
@@ -22,7 +23,7 @@ from threadhouse.pipelines.change_sync import (
     changes_wait,
 )
 from threadhouse.pipelines.definitions import build_resources
-from threadhouse.stores.change_log import move_position, read_backlog, read_waiting_changes
+from threadhouse.stores.change_log import move_position, read_backlog
 from threadhouse.stores.change_sync import PORTION_OWNERS
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
@@ -96,7 +97,7 @@ def test_what_waits_is_one_run_however_often_it_is_looked_at(
     assert isinstance(first, dg.RunRequest)
     assert isinstance(again, dg.RunRequest)
     assert first.run_key == again.run_key, "Dagster starts one run for a key"
-    assert first.tags[POSITION_TAG] == read_waiting_changes(database).position
+    assert first.tags[POSITION_TAG] == waiting(database).position
     run(instance, first, dg.DagsterRunStatus.STARTED)
     change(database, "another")
     assert "a run is at it" in why(tick(instance))

@@ -15,6 +15,7 @@ import pytest
 from psycopg.rows import TupleRow
 
 from hub_rows import add_document, add_unit, write_version
+from sync_house import waiting
 from threadhouse.stores.change_log import (
     CONSUMER,
     Backlog,
@@ -23,7 +24,6 @@ from threadhouse.stores.change_log import (
     move_position,
     read_backlog,
     read_late_revokes,
-    read_waiting_changes,
 )
 from threadhouse.stores.postgres import Database
 
@@ -248,7 +248,7 @@ def test_a_position_that_another_server_counted_is_none(database: Database) -> N
     with database.connect() as connection:
         connection.execute("update nao.change_consumer set cluster = 'another'")
     assert read_backlog(database).old is None
-    assert read_waiting_changes(database).position is None
+    assert waiting(database).position is None
     follow(database)
     assert read_backlog(database).old is not None
 
@@ -327,10 +327,11 @@ def test_what_waits_is_counted_with_its_age(database: Database) -> None:
     before = datetime.now(UTC)
     with database.connect() as connection:
         add_document(connection, "d")
-    waiting = read_waiting_changes(database)
-    assert (waiting.changes, waiting.position is not None) == (1, True)
-    assert waiting.oldest_at is not None
-    assert waiting.oldest_at >= before - timedelta(seconds=1)
+    found = waiting(database)
+    assert (found.changes, found.position is not None) == (1, True)
+    assert found.oldest_at is not None
+    assert found.oldest_at >= before - timedelta(seconds=1)
+    assert timedelta() <= found.age < timedelta(minutes=10)
     with database.connect() as connection:
         connection.execute("delete from nao.change_consumer where consumer = %s", (CONSUMER,))
-    assert read_waiting_changes(database).position is None
+    assert waiting(database).position is None

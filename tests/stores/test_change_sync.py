@@ -16,14 +16,23 @@ import pytest
 
 from content_house import CENTROIDS, DOCUMENTS, UNITS, ContentHouse
 from hub_rows import add_document, add_unit, write_version
-from sync_house import add_thread, assert_agrees, build, fill, follow, join, stores
+from sync_house import (
+    add_thread,
+    assert_agrees,
+    build,
+    fill,
+    follow,
+    join,
+    stores,
+    waiting,
+)
 from threadhouse.retrieval.errors import (
     DeletionBrakeError,
     EmptySourceError,
     StoreLockedError,
 )
 from threadhouse.stores.advisory_locks import advisory_lock
-from threadhouse.stores.change_log import read_backlog, read_waiting_changes
+from threadhouse.stores.change_log import read_backlog
 from threadhouse.stores.change_sync import SYNC_LOCK, SyncReport, sync_changes
 from threadhouse.stores.postgres import Database
 
@@ -37,8 +46,8 @@ def house(database: Database, tmp_path: Path) -> ContentHouse:
     return house
 
 
-def waiting(house: ContentHouse) -> int:
-    return read_waiting_changes(house.database).changes
+def left(house: ContentHouse) -> int:
+    return waiting(house.database).changes
 
 
 # --- kinds of change --------------------------------------------------------------------------
@@ -237,10 +246,10 @@ def test_each_kind_of_change_is_followed_and_only_new_texts_are_embedded(
     """One hub lives through all of them, so that each meets what the earlier ones left."""
     for change, texts in LIFE:
         change(house)
-        assert waiting(house) > 0, change.__name__
+        assert left(house) > 0, change.__name__
         report = follow(house)
         assert report.texts_embedded == texts, change.__name__
-        assert waiting(house) == 0, change.__name__
+        assert left(house) == 0, change.__name__
         assert_agrees(house, change.__name__)
         again = follow(house)
         assert (again.changes, again.vector_writes, again.packs_written) == (0, 0, 0)
@@ -253,7 +262,7 @@ def test_all_changes_at_once_come_out_the_same_in_portions_of_any_size(
     for change, _ in LIFE:
         change(house)
     follow(house, portion_owners=portion_owners)
-    assert waiting(house) == 0
+    assert left(house) == 0
     assert_agrees(house)
 
 
@@ -355,7 +364,7 @@ def test_a_revoke_that_comes_during_a_long_backlog_holds_before_the_next_portion
     follow(house, portion_owners=1, on_step=interrupt)
     assert "c3" not in seen["units"]
     assert seen["threads"] == {"t/a", "t/c", "across"}
-    assert waiting(house) == 4, "they stay in the log: a unit, a thread and its two members"
+    assert left(house) == 4, "they stay in the log: a unit, a thread and its two members"
     follow(house)
     assert_agrees(house)
 
@@ -379,7 +388,7 @@ def test_a_mass_deletion_stops_with_a_sentence_and_leaves_the_position(house: Co
     house.change("delete from public.tac_logical_unit where logical_unit_id like 'a_'")
     with pytest.raises(DeletionBrakeError, match="would delete 4 of 12"):
         follow(house)
-    assert waiting(house) > 0
+    assert left(house) > 0
     assert {"a0", "a1", "a2", "a3"} <= house.owners(UNITS)
     report = follow(house, allowed_deletion_share=None)
     assert report.owners_retired == 4
@@ -397,7 +406,7 @@ def test_emptied_tables_are_never_an_order_to_delete(house: ContentHouse) -> Non
     house.change("truncate public.production_document cascade")
     with pytest.raises((EmptySourceError, DeletionBrakeError)):
         follow(house)
-    assert waiting(house) > 0
+    assert left(house) > 0
     assert len(house.owners(UNITS)) == 12
     assert len(house.owners(DOCUMENTS)) == 10
 
@@ -421,7 +430,7 @@ def test_a_refused_unit_does_not_hold_the_others_up(house: ContentHouse) -> None
     new_text(house)
     report = follow(house)
     assert (report.quarantined, report.owners_published) == (1, 1)
-    assert waiting(house) == 0
+    assert left(house) == 0
     house.change(
         "update public.tac_logical_unit set risk_class = 'low' where logical_unit_id = 'b3'"
     )
@@ -442,7 +451,7 @@ def test_a_fault_leaves_the_position_and_the_next_run_does_only_the_rest(
 
     with pytest.raises(ConnectionError):
         follow(house, portion_owners=1, on_step=fail)
-    assert waiting(house) == 3
+    assert left(house) == 3
     assert follow(house).texts_embedded == 1
     assert_agrees(house)
 

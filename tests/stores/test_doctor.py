@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from hub_rows import add_document
 from threadhouse.stores import queries
+from threadhouse.stores.change_log import begin_reconcile, end_reconcile
 from threadhouse.stores.doctor import (
     Diagnosis,
     Finding,
@@ -234,6 +236,23 @@ def test_a_migrated_empty_database_asks_for_a_load(
     assert named(diagnosis, "source of truth").remedy.startswith("run threadhouse load")
     assert named(diagnosis, "last nightly").state is State.WARN
     assert not diagnosis.is_sick
+
+
+def test_changes_that_nobody_follows_are_named_when_even_a_night_should_have(
+    database: Database, make_settings: MakeSettings
+) -> None:
+    settings = make_settings(database)
+    assert named(diagnose(settings, {}), "changes").detail.startswith("never followed")
+    begin_reconcile(database, "night")
+    with database.connect() as connection:
+        add_document(connection, "d")
+    end_reconcile(database, "night")
+    young = named(diagnose(settings, {}), "changes")
+    assert (young.state, young.detail[:6]) == (State.OK, "1 wait")
+    with database.connect() as connection:
+        connection.execute("update nao.change_log set changed_at = now() - interval '27 hours'")
+    old = named(diagnose(settings, {}), "changes")
+    assert (old.state, "listen --once" in str(old.remedy)) == (State.WARN, True)
 
 
 def test_the_holder_of_the_projection_lock_is_named(

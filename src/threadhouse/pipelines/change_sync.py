@@ -93,7 +93,8 @@ def changes_wait(
     try:
         database = postgres.open()
         follow_sources(database)
-        waiting = read_waiting_changes(database)
+        with database.connect() as connection:
+            waiting = read_waiting_changes(connection)
     except (*TRANSIENT_FAULTS, ThreadhouseError) as error:
         return dg.SkipReason(str(error))
     if waiting.position is None:

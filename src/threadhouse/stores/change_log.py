@@ -7,7 +7,7 @@ Does not belong here: what is done about a change (stores.change_sync), what a r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from psycopg import Connection
 from psycopg.rows import TupleRow, class_row
@@ -57,6 +57,12 @@ class WaitingChanges:
     changes: int
     oldest_at: datetime | None
     newest_id: int | None
+    asked_at: datetime
+
+    @property
+    def age(self) -> timedelta:
+        """How long the oldest has waited; nothing when none waits."""
+        return timedelta() if self.oldest_at is None else self.asked_at - self.oldest_at
 
 
 def read_backlog(database: Database) -> Backlog:
@@ -80,11 +86,14 @@ def read_late_revokes(
         return _now(connection), _rows(connection, position, only_taking_away=True)
 
 
-def read_waiting_changes(database: Database) -> WaitingChanges:
+def read_waiting_changes(connection: Connection[TupleRow]) -> WaitingChanges:
     """How much waits since when."""
-    with database.connect() as connection:
-        row = connection.execute(queries.load("changes_waiting"), {"consumer": CONSUMER}).fetchone()
-    return WaitingChanges(None, 0, None, None) if row is None else WaitingChanges(*row)
+    with connection.cursor(row_factory=class_row(WaitingChanges)) as cursor:
+        found = cursor.execute(queries.load("changes_waiting"), {"consumer": CONSUMER}).fetchone()
+    if found is None:
+        message = "changes_waiting gave no row although it joins outwards."
+        raise LookupError(message)
+    return found
 
 
 def move_position(

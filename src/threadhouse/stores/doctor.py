@@ -34,6 +34,7 @@ from threadhouse.retrieval.errors import (
 )
 from threadhouse.retrieval.models import Collection, CollectionInfo, Json, VectorSpace
 from threadhouse.stores import embedded_postgres, migrations, queries
+from threadhouse.stores.change_log import read_waiting_changes
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.reader_roles import LANE_ROLES, row_security_gaps
 from threadhouse.stores.source_counts import SourceCounts, count_source
@@ -364,6 +365,7 @@ def _look_into_database(
     if space is not None:
         yield from _check_projection(connection, space)
     yield _check_packs(connection, space)
+    yield _check_changes(connection)
     yield _check_event_days(database, settings)
     yield from _check_quarantine(connection)
 
@@ -531,6 +533,21 @@ def _check_packs(connection: Connection[TupleRow], space: VectorSpace | None) ->
         "nothing to do: a stale pack is built anew when it is read; threadhouse nightly builds all"
     )
     return Finding(Section.STALE, "context packs", State.WARN, detail, remedy)
+
+
+def _check_changes(connection: Connection[TupleRow]) -> Finding:
+    """Changes that are committed and followed by nobody yet."""
+    waiting = read_waiting_changes(connection)
+    if waiting.position is None:
+        detail = "never followed; the next nightly begins it"
+        return Finding(Section.STALE, "changes", State.OK, detail)
+    if waiting.oldest_at is None:
+        return Finding(Section.STALE, "changes", State.OK, "all followed")
+    detail = f"{waiting.changes:,} wait, the oldest since {_when(waiting.oldest_at)}"
+    if waiting.age <= NIGHTLY_MAX_AGE:
+        return Finding(Section.STALE, "changes", State.OK, detail)
+    remedy = "run threadhouse listen --once, which says what stops it"
+    return Finding(Section.STALE, "changes", State.WARN, detail, remedy)
 
 
 def _check_event_days(database: Database, settings: Settings) -> Finding:

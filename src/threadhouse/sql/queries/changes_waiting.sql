@@ -1,5 +1,6 @@
 -- What a consumer has still to follow. A position that another server counted is none.
-select p.position::text, count(l.change_id), min(l.changed_at), max(l.change_id)
+select p.position::text as position, count(l.change_id) as changes, min(l.changed_at) as oldest_at, max(l.change_id) as newest_id
+     , clock_timestamp() as asked_at
 from (select 1) always
 left join
 ( select c.position from nao.change_consumer c join pg_control_system() s on c.cluster = s.system_identifier::text
