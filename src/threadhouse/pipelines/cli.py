@@ -27,6 +27,7 @@ from threadhouse import __version__
 from threadhouse.pipelines import (
     cli_attach,
     cli_backfill,
+    cli_backup,
     cli_gaps,
     cli_listen,
     cli_mcp,
@@ -192,6 +193,7 @@ def nightly(
 cli_listen.add_commands(cli)
 cli_attach.add_commands(cli)
 cli_backfill.add_commands(cli)
+cli_backup.add_commands(cli)
 cli_sql.add_commands(cli)
 cli_query.add_commands(cli)
 cli_policy.add_commands(cli)

@@ -207,3 +207,7 @@ class ProposalUnknownError(ThreadhouseError):
 
 class ProposalDecidedError(ThreadhouseError):
     """A proposal was decided before, the other way; the message says by whom and why."""
+
+
+class BackupError(ThreadhouseError):
+    """A backup cannot be made or put back; what was there before is untouched, unless the message says otherwise."""

