@@ -11,6 +11,7 @@ import pytest
 
 from threadhouse.pipelines import cli
 from threadhouse.stores.doctor import DISK_FAIL_BYTES, DISK_WARN_BYTES, Section
+from threadhouse.stores.retention import LOGS, RULES
 from threadhouse.stores.settings import Executor, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,3 +83,13 @@ def test_the_table_of_executors_is_that_of_the_setting() -> None:
     assert listed == set(Executor)
     also_set = set(re.findall(r"`([A-Z][A-Z_]+)`", SCALING)) - {"EXECUTOR"}
     assert also_set <= {name.upper() for name in Settings.model_fields}
+
+
+def test_the_table_of_what_leaves_by_age_lists_exactly_the_rules() -> None:
+    listed = first_cells(OPERATIONS, "What leaves by age")
+    assert listed == {*(rule.name for rule in RULES), LOGS, "runs of the UI"}
+
+
+@pytest.mark.parametrize("name", ["change_log_days", "record_days", "log_days"])
+def test_the_page_says_how_long_by_default(name: str) -> None:
+    assert f"`{name.upper()}` ({Settings.model_fields[name].default})" in OPERATIONS

@@ -35,6 +35,7 @@ from threadhouse.pipelines import (
     cli_proposals,
     cli_query,
     cli_replay,
+    cli_retain,
     cli_security,
     cli_sql,
     cli_token,
@@ -200,6 +201,7 @@ cli_policy.add_commands(cli)
 cli_security.add_commands(cli)
 cli_gaps.add_commands(cli)
 cli_replay.add_commands(cli)
+cli_retain.add_commands(cli)
 cli_proposals.add_commands(cli)
 cli_token.add_commands(cli)
 cli_mcp.add_commands(cli)

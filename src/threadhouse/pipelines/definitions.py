@@ -28,6 +28,7 @@ from threadhouse.assets.embedded_texts import embedded_texts
 from threadhouse.assets.gap_signals import gap_signals
 from threadhouse.assets.intake_proposals import intake_proposals
 from threadhouse.assets.partitions import daily
+from threadhouse.assets.record_retention import record_retention
 from threadhouse.assets.replay import gap_replay, replay
 from threadhouse.assets.retrieval_metrics import build_metric_assets
 from threadhouse.assets.source_tables import source_tables
@@ -46,6 +47,7 @@ from threadhouse.pipelines.jobs import (
     vectors_backfill,
 )
 from threadhouse.pipelines.replays import QueryPathReplays
+from threadhouse.pipelines.run_sensors import build_run_sensors
 from threadhouse.pipelines.schedules import build_nightly_schedule
 from threadhouse.resources.stores import (
     EmbedderResource,
@@ -102,6 +104,7 @@ def build_definitions(
             *build_metric_assets(daily(settings.threadhouse_tz)),
             event_retention,
             analytics_database,
+            record_retention,
         ],
         asset_checks=[
             nothing_is_quarantined,
@@ -124,7 +127,7 @@ def build_definitions(
             change_sync,
         ],
         schedules=[build_nightly_schedule(settings.threadhouse_tz)],
-        sensors=[changes_wait],
+        sensors=[changes_wait, *build_run_sensors()],
         resources=dict(resources or build_resources()),
         executor=executor_for(settings),
         loggers=dict(loggers) if loggers else None,

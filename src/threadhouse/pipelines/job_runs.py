@@ -21,6 +21,7 @@ from threadhouse.pipelines.dead_runs import end_dead_runs, process_tags
 from threadhouse.pipelines.definitions import build_definitions, build_resources
 from threadhouse.pipelines.executors import file_logger, rebuildable_job
 from threadhouse.pipelines.jobs import NIGHTLY_JOB
+from threadhouse.pipelines.secret_masking import mask
 from threadhouse.pipelines.ui_processes import prepare_instance, running_ui
 from threadhouse.resources.run_listener import listening
 from threadhouse.retrieval.errors import ThreadhouseError
@@ -47,6 +48,9 @@ def recorded_run(
     try:
         yield run_id, counters
         succeeded = True
+    except ThreadhouseError as error:
+        counters["reason"] = mask(str(error))
+        raise
     finally:
         finish_run(database, run_id, succeeded=succeeded, counters=counters)
 
@@ -74,7 +78,7 @@ def execute_job(
     # The logger is named, because a run that names none gets Dagster's own, which writes to the terminal.
     config = {"ops": dict(ops or {}), "loggers": {"console": {}}}
     all_tags = {**tags, **process_tags()}
-    with _instance(settings) as instance:
+    with open_instance(settings) as instance:
         if settings.executor is Executor.IN_PROCESS:
             with file_logger(job_name, log) as logger, listening(progress):
                 definitions = build_definitions(
@@ -117,7 +121,8 @@ def recorded_figures(result: ExecutionResult) -> dict[str, dict[str, int | float
 
 
 @contextmanager
-def _instance(settings: Settings) -> Generator[dg.DagsterInstance, None, None]:
+def open_instance(settings: Settings) -> Generator[dg.DagsterInstance, None, None]:
+    """Yield the Dagster instance of a home; what was killed is closed first."""
     folder = prepare_instance(settings.home)
     # Dagster's own libraries look for this variable, also below the instance that is handed over.
     os.environ["DAGSTER_HOME"] = str(folder)

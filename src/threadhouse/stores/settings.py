@@ -101,6 +101,24 @@ class Settings(BaseSettings):
     lake_days: int | None = Field(
         default=None, ge=2, le=36_500, description="Local days of events that the lake keeps."
     )
+    change_log_days: int = Field(
+        default=30,
+        ge=2,
+        le=36_500,
+        description="Days that changes are kept once they were followed.",
+    )
+    record_days: int = Field(
+        default=400,
+        ge=2,
+        le=36_500,
+        description="Days of records about runs, checks, refusals and of closed gaps that are kept.",
+    )
+    log_days: int = Field(
+        default=90,
+        ge=2,
+        le=36_500,
+        description="Days that log files and the run history of the UI are kept.",
+    )
     threadhouse_token: SecretStr | None = Field(
         default=None,
         description="Token of whoever asks, for `threadhouse query`, `feedback` and `mcp`.",

@@ -1,0 +1,1 @@
+select s.ctid from nao.build_step s where s.finished_at < %(before)s
