@@ -10,13 +10,14 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 from pydantic import SecretStr
 
 from hub_rows import add_document
 from threadhouse.stores import queries
+from threadhouse.stores.advisory_locks import advisory_lock
 from threadhouse.stores.change_log import begin_reconcile, end_reconcile
 from threadhouse.stores.doctor import (
     Diagnosis,
@@ -29,6 +30,7 @@ from threadhouse.stores.doctor import (
 )
 from threadhouse.stores.loading import load_path
 from threadhouse.stores.model_build import ModelManifest, hash_file
+from threadhouse.stores.pipeline_runs import NIGHTLY_LOCK, close_killed_runs
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import projection_lock
 from threadhouse.stores.quarantine import QuarantinedItem, note_quarantined
@@ -382,3 +384,71 @@ def test_a_table_that_was_left_open_is_named_with_what_it_means(
         "public.tac_logical_unit has no row-level security: a lane that"
     )
     assert "cong.set_up_roles()" in finding.remedy
+
+
+def change(database: Database, *statements: LiteralString) -> None:
+    for statement in statements:
+        with database.connect(autocommit=True) as connection:
+            connection.execute(statement)
+
+
+def test_a_change_log_that_nothing_takes_out_of_is_pointed_out(
+    make_settings: MakeSettings, database: Database
+) -> None:
+    change(
+        database,
+        """insert into nao.change_log (table_name, row_key, op, lane, changed_at)
+           values ('tac_logical_unit', 'u', 'update', 'content', now() - interval '40 days')""",
+    )
+    finding = named(diagnose(make_settings(database)), "change log")
+    assert (finding.state, finding.detail[:18]) == (State.WARN, "1 changes, the old")
+    assert "threadhouse retain" in finding.remedy
+    assert (
+        named(diagnose(make_settings(database, change_log_days=60)), "change log").state is State.OK
+    )
+
+
+def test_a_table_with_more_dead_rows_than_live_ones_is_pointed_out(
+    make_settings: MakeSettings, database: Database
+) -> None:
+    assert named(diagnose(make_settings(database)), "vacuum").state is State.OK
+    change(
+        database,
+        "alter table nao.thread_context_pack_cache set (autovacuum_enabled = false)",
+        """insert into nao.thread_context_pack_cache (thread_id, lane, pack_id, input_revision, policy_version, space_id,
+           code_version, input_digest, pack, build_ms)
+           select 't' || n, 'customer', gen_random_uuid(), 1, 1, 's', '0', 'd', '{}', 1 from generate_series(1, 1500) n""",
+        "delete from nao.thread_context_pack_cache where thread_id <> 't1'",
+    )
+    finding = named(diagnose(make_settings(database)), "vacuum")
+    assert finding.state is State.WARN
+    assert finding.detail.startswith(
+        "nao.thread_context_pack_cache has 1,499 dead rows and 1 live ones"
+    )
+    change(database, "vacuum nao.thread_context_pack_cache")
+    assert named(diagnose(make_settings(database)), "vacuum").state is State.OK
+
+
+def test_a_nightly_that_was_killed_is_told_from_one_that_runs(
+    make_settings: MakeSettings, database: Database
+) -> None:
+    insert_run(database, "running", 1)
+    with advisory_lock(database, NIGHTLY_LOCK, "The nightly job is being run by"):
+        names = [finding.name for finding in diagnose(make_settings(database)).findings]
+    assert "killed nightly" not in names
+    assert named(diagnose(make_settings(database)), "killed nightly").state is State.WARN
+    assert close_killed_runs(database, "nightly") == 1
+    diagnosis = diagnose(make_settings(database))
+    assert "killed nightly" not in [finding.name for finding in diagnosis.findings]
+    assert named(diagnosis, "last nightly").state is State.FAIL
+
+
+@pytest.mark.parametrize(("is_proven", "state"), [(False, State.WARN), (True, State.FAIL)])
+def test_what_a_killed_restore_left_is_pointed_out(
+    make_settings: MakeSettings, database: Database, is_proven: bool, state: State
+) -> None:
+    settings = make_settings(database)
+    (settings.home / ".restoring").mkdir()
+    if is_proven:
+        (settings.home / ".restoring" / "ready.json").write_text("{}")
+    assert named(diagnose(settings), "restore").state is state

@@ -7,16 +7,12 @@ Dagster believes a run to be going on until somebody says otherwise, and keeps i
 for them for ever, and four such runs would fill the queue.
 """
 
-import os
 from pathlib import Path
 
 import dagster as dg
-import psutil
 
-from threadhouse.pipelines.ui_processes import SAME_PROCESS_S, prepare_instance, running_ui
-
-PROCESS_TAG = "threadhouse/process"
-"""On runs of the console script: process number and start time, because numbers are used again."""
+from threadhouse.pipelines.ui_processes import prepare_instance, running_ui
+from threadhouse.stores.dagster_state import PROCESS_TAG, is_alive, process_mark
 
 _GOING_ON = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -28,7 +24,7 @@ _GOING_ON = [
 
 def process_tags() -> dict[str, str]:
     """Run tags by which `end_dead_runs` finds out whether this process still lives."""
-    return {PROCESS_TAG: f"{os.getpid()}@{psutil.Process().create_time():.2f}"}
+    return {PROCESS_TAG: process_mark()}
 
 
 def end_dead_runs(instance: dg.DagsterInstance, *, a_ui_runs: bool) -> list[str]:
@@ -41,7 +37,7 @@ def end_dead_runs(instance: dg.DagsterInstance, *, a_ui_runs: bool) -> list[str]
     closed: list[str] = []
     for run in instance.get_runs(filters=dg.RunsFilter(statuses=_GOING_ON)):
         process = run.tags.get(PROCESS_TAG)
-        if a_ui_runs if process is None else _is_alive(process):
+        if a_ui_runs if process is None else is_alive(process):
             continue
         instance.report_run_failed(
             run, "The process of this run is gone; it was killed or crashed."
@@ -59,13 +55,3 @@ def end_dead_runs_of_home(home: Path) -> None:
     """`end_dead_runs` for the instance of a home, which is opened for it."""
     with dg.DagsterInstance.from_config(str(prepare_instance(home))) as instance:
         end_dead_runs(instance, a_ui_runs=running_ui(home) is not None)
-
-
-def _is_alive(process: str) -> bool:
-    number, _, started = process.partition("@")
-    try:
-        found = psutil.Process(int(number))
-        is_zombie = found.status() == psutil.STATUS_ZOMBIE
-        return not is_zombie and abs(found.create_time() - float(started)) < SAME_PROCESS_S
-    except (psutil.Error, ValueError):
-        return False

@@ -21,11 +21,9 @@ from threadhouse.stores.advisory_locks import advisory_lock
 from threadhouse.stores.lake import EventLake
 from threadhouse.stores.migrations import open_database
 from threadhouse.stores.model_build import build_model
+from threadhouse.stores.pipeline_runs import NIGHTLY_LOCK, close_killed_runs
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
-
-NIGHTLY_LOCK = "threadhouse nightly"
-"""Name of the advisory lock that one nightly of the console script holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +160,7 @@ def _run(
 ) -> NightlySummary:
     days = nightly_days(database, EventLake.open(settings), settings.zone, datetime.now(UTC))
     started = time.monotonic()
+    close_killed_runs(database, "nightly")
     with recorded_run(database, "nightly") as (run_id, counters):
         deletes, losses = {"allow_deletes": allow_deletes}, {"accept_losses": accept_losses}
         result, log = execute_job(

@@ -22,6 +22,7 @@ from typing import Any, cast
 import psutil
 
 from threadhouse.retrieval.errors import ConfigurationError, StoreLockedError
+from threadhouse.stores.dagster_state import SAME_PROCESS_S
 
 HOST = "127.0.0.1"
 DEFINITIONS_MODULE = "threadhouse.pipelines.definitions"
@@ -29,8 +30,6 @@ INSTANCE_FILE = "dagster.yaml"
 # Dagster gives its servers about this long to finish what they are doing.
 STOP_TIMEOUT_S = 20.0
 
-# The clock that start times are counted from is read anew each time, so two readings may differ a little.
-SAME_PROCESS_S = 2.0
 # "dagster dev" is the one command of the installed packages that lets webserver and daemon share a code server, which halves
 # their memory. Its successor is a package of its own.
 _SUPERSEDED = "ignore:Function `dev_command` is superseded"

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -35,6 +35,8 @@ from threadhouse.retrieval.errors import (
 from threadhouse.retrieval.models import Collection, CollectionInfo, Json, VectorSpace
 from threadhouse.stores import embedded_postgres, migrations, queries
 from threadhouse.stores.change_log import read_waiting_changes
+from threadhouse.stores.dagster_state import DagsterState, read_dagster_state
+from threadhouse.stores.pipeline_runs import NIGHTLY_LOCK
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.reader_roles import LANE_ROLES, row_security_gaps
 from threadhouse.stores.source_counts import SourceCounts, count_source
@@ -49,6 +51,12 @@ STATEMENT_TIMEOUT_MS = 15_000
 DISK_WARN_BYTES = 5 * 10**9
 DISK_FAIL_BYTES = 10**9
 """PostgreSQL keeps up to 1 GB of WAL; below that a run may stop in its middle."""
+CHANGE_LOG_ROWS = 1_000_000
+"""Changes of a month on a hub of 100,000 units that is edited all day; more mean that nothing takes them out."""
+DEAD_ROWS = 1_000
+"""Below this a table is too small for its dead rows to matter."""
+DAEMON_SILENT = timedelta(minutes=5)
+"""The daemon says every half minute that it lives; Dagster itself takes it for dead after this long."""
 _KILO = 1000
 VARIABLE_PREFIX = "THREADHOUSE_"
 _ALSO_OURS = "THREADHOUSE_TEST_"
@@ -136,6 +144,7 @@ def diagnose(settings: Settings, environment: Mapping[str, str] | None = None) -
         findings += _check_vectors(settings, space)
         findings += _check_lake(settings)
         findings += _check_writer_lock(settings)
+        findings += _check_left_restore(settings)
     order = list(Section)
     return Diagnosis(tuple(sorted(findings, key=lambda finding: order.index(finding.section))))
 
@@ -362,6 +371,10 @@ def _look_into_database(
     counts = count_source(connection)
     yield _check_source(counts)
     yield from _check_runs(connection)
+    yield from _check_schedule(connection, settings)
+    yield from _check_killed_runs(connection)
+    yield _check_change_log(connection, settings)
+    yield _check_vacuum(connection)
     if space is not None:
         yield from _check_projection(connection, space)
     yield _check_packs(connection, space)
@@ -464,11 +477,12 @@ def _check_runs(connection: Connection[TupleRow]) -> Iterator[Finding]:
                 if succeeded
                 else "; none has succeeded yet"
             )
+            why = f": {row['reason']}" if row["reason"] else ""
             yield Finding(
                 Section.STALE,
                 name,
                 State.FAIL,
-                detail + good,
+                detail + good + why,
                 "run threadhouse nightly again; if it fails too, its message and make ui say why",
             )
         elif row["kind"] == "nightly" and age > NIGHTLY_MAX_AGE:
@@ -483,6 +497,87 @@ def _check_runs(connection: Connection[TupleRow]) -> Iterator[Finding]:
             yield Finding(Section.STALE, name, State.OK, detail)
     if not any(row["kind"] == "nightly" for row in runs):
         yield Finding(Section.STALE, "last nightly", State.WARN, "none has run here", _RUN_NIGHTLY)
+
+
+def _check_schedule(connection: Connection[TupleRow], settings: Settings) -> Iterator[Finding]:
+    """Whether something starts the next night: the schedule of a UI that runs, or whatever started the last one."""
+    name = "schedule"
+    state = read_dagster_state(settings.home)
+    nightly = next(
+        (row for row in _rows(connection, "doctor_last_runs") if row["kind"] == "nightly"), None
+    )
+    asked_at = cast("datetime", nightly["asked_at"]) if nightly else datetime.now(UTC)
+    last = cast("datetime | None", nightly["succeeded_at"]) if nightly else None
+    is_daemon_alive = (
+        state is not None
+        and state.daemon_seen_at is not None
+        and asked_at - state.daemon_seen_at < DAEMON_SILENT
+    )
+    if state is not None and state.dead_runs:
+        yield _dead_runs(state)
+    if is_daemon_alive and state is not None and state.stopped_schedules:
+        detail = "the UI runs and its nightly schedule was switched off"
+        remedy = "switch it on in the UI, under Automation"
+        yield Finding(Section.STALE, name, State.WARN, detail, remedy)
+    elif is_daemon_alive:
+        yield Finding(Section.STALE, name, State.OK, "the UI runs, and its schedule is on")
+    elif last is not None and asked_at - last <= NIGHTLY_MAX_AGE:
+        detail = "no UI runs here, so something else started the last nightly"
+        yield Finding(Section.STALE, name, State.OK, detail)
+    else:
+        seen = (
+            f"; the daemon was last alive {_when(state.daemon_seen_at)}"
+            if state is not None and state.daemon_seen_at is not None
+            else ""
+        )
+        detail = f"nothing here starts the nightly: no daemon runs{seen}"
+        remedy = "let threadhouse ui run all the time, or start threadhouse nightly from cron"
+        yield Finding(Section.STALE, name, State.WARN, detail, remedy)
+
+
+def _dead_runs(state: DagsterState) -> Finding:
+    detail = f"{state.dead_runs:,} runs count as going on in the UI although their process is gone"
+    remedy = "nothing to do: the next threadhouse nightly or threadhouse ui closes them"
+    return Finding(Section.STALE, "killed runs in the UI", State.WARN, detail, remedy)
+
+
+def _check_killed_runs(connection: Connection[TupleRow]) -> Iterator[Finding]:
+    for row in _rows(connection, "doctor_killed_runs", {"lock": NIGHTLY_LOCK}):
+        detail = f"{row['runs']:,} that began {_when(row['first_at'])} or later never said how they ended and are gone"
+        remedy = "run threadhouse nightly, which finishes their work"
+        yield Finding(Section.STALE, f"killed {row['kind']}", State.WARN, detail, remedy)
+
+
+def _check_change_log(connection: Connection[TupleRow], settings: Settings) -> Finding:
+    """Whether the log of changes is as long as it should be: retention takes out what is old, once it was followed."""
+    row = _rows(connection, "doctor_change_log", {"limit": CHANGE_LOG_ROWS + 1})[0]
+    rows, oldest = cast("int", row["rows_seen"]), cast("datetime | None", row["oldest_at"])
+    many = f"more than {CHANGE_LOG_ROWS:,}" if rows > CHANGE_LOG_ROWS else f"{rows:,}"
+    since = f", the oldest of {_when(oldest)}" if oldest else ""
+    detail = f"{many} changes{since}, {_size(row['size_bytes'])}"
+    allowed = timedelta(days=settings.change_log_days) + NIGHTLY_MAX_AGE
+    is_old = oldest is not None and cast("datetime", row["asked_at"]) - oldest > allowed
+    if rows <= CHANGE_LOG_ROWS and not is_old:
+        return Finding(Section.STALE, "change log", State.OK, detail)
+    remedy = "run threadhouse retain, which says what keeps them; a nightly does it too"
+    return Finding(Section.STALE, "change log", State.WARN, detail, remedy)
+
+
+def _check_vacuum(connection: Connection[TupleRow]) -> Finding:
+    """Whether PostgreSQL keeps up with what is replaced all the time, context packs above all."""
+    rows = _rows(connection, "doctor_unvacuumed", {"dead_rows": DEAD_ROWS})
+    if not rows:
+        return Finding(Section.STALE, "vacuum", State.OK, "no table has more dead rows than live")
+    worst = rows[0]
+    since = f", last vacuumed {_when(worst['vacuumed_at'])}" if worst["vacuumed_at"] else ""
+    detail = (
+        f"{worst['table_name']} has {worst['dead_rows']:,} dead rows and {worst['live_rows']:,} live ones{since}"
+        + (f"; so have {_list(row['table_name'] for row in rows[1:])}" if rows[1:] else "")
+    )
+    remedy = f"vacuum {worst['table_name']} in psql, and see that autovacuum is on"
+    if worst["open_since"]:
+        remedy = f"end the transaction that has been open since {_when(worst['open_since'])}: it keeps dead rows from going"
+    return Finding(Section.STALE, "vacuum", State.WARN, detail, remedy)
 
 
 def _check_projection(connection: Connection[TupleRow], space: VectorSpace) -> Iterator[Finding]:
@@ -681,6 +776,20 @@ def _check_writer_lock(settings: Settings) -> list[Finding]:
         who = "a process that has not said its name yet"
     remedy = "let it finish; end that process if it hangs"
     return [Finding(Section.LOCKED, name, State.WARN, f"held by {who}", remedy)]
+
+
+def _check_left_restore(settings: Settings) -> list[Finding]:
+    """What a restore that was killed left: before its audit nothing of this home was touched, after it the home is in pieces."""
+    staging = settings.home / embedded_postgres.RESTORING
+    if not staging.exists():
+        return []
+    if (staging / embedded_postgres.READY_FILE).exists():
+        detail = "a restore was cut off while it was put in place"
+        remedy = "run the same threadhouse restore again, which finishes it"
+        return [Finding(Section.REACHABLE, "restore", State.FAIL, detail, remedy)]
+    detail = f"a restore is under way or was killed before its audit; it works in {staging}"
+    remedy = "let it finish, run it again, or delete that folder when it was killed"
+    return [Finding(Section.REACHABLE, "restore", State.WARN, detail, remedy)]
 
 
 def _failed(section: Section, name: str, error: ThreadhouseError) -> Finding:
