@@ -104,6 +104,18 @@ def test_every_asset_that_is_built_says_what_it_is_and_whose() -> None:
     assert silent == []
 
 
+def test_what_readers_use_counts_as_stale_after_a_missed_night() -> None:
+    definitions = build_definitions(Settings())
+    built = definitions.resolve_asset_graph().materializable_asset_keys
+    without = {
+        spec.key.to_user_string()
+        for spec in definitions.resolve_all_asset_specs()
+        if spec.key in built and spec.freshness_policy is None
+    }
+    # Steps that nobody reads: what is made of them is judged instead.
+    assert without == {"change_position", "embedded_texts", "retrieval_events"}
+
+
 def test_the_nightly_job_takes_everything_that_is_built() -> None:
     definitions = build_definitions(Settings())
     job = definitions.resolve_job_def("nightly_rebuild")

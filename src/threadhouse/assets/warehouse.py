@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from threadhouse.assets.automation import OWNERS, retrying_transient_faults
+from threadhouse.assets.automation import FRESH_DAILY, OWNERS, retrying_transient_faults
 from threadhouse.resources.stores import EnvironmentResource, LakeResource, PostgresResource
 from threadhouse.retrieval.local_days import local_day
 from threadhouse.stores.analytics import analytics_file, refresh_analytics
@@ -22,6 +22,7 @@ from threadhouse.stores.event_retention import RetentionRule, apply_retention
     kinds={"postgres", "parquet"},
     owners=OWNERS,
     deps=["retrieval_metrics_daily"],
+    freshness_policy=FRESH_DAILY,
 )
 def event_retention(
     environment: EnvironmentResource, postgres: PostgresResource, lake: LakeResource
@@ -50,6 +51,7 @@ def event_retention(
     kinds={"duckdb"},
     owners=OWNERS,
     deps=["retrieval_metrics_daily", event_retention],
+    freshness_policy=FRESH_DAILY,
 )
 def analytics_database(postgres: PostgresResource, lake: LakeResource) -> dg.MaterializeResult[Any]:
     """One DuckDB file for analysts: views of the lake and every stored rate; `threadhouse sql` asks it.
