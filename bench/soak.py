@@ -313,7 +313,8 @@ class _Writer:
                     .execute(
                         "select v.revision, u.visibility, m.status from public.tac_logical_unit u"
                         " join public.tac_unit_version v on v.unit_version_id = u.current_version_id"
-                        " left join public.thread_membership m on m.logical_unit_id = u.logical_unit_id where u.logical_unit_id = %s",
+                        " left join public.thread_membership m on m.logical_unit_id = u.logical_unit_id"
+                        " where u.logical_unit_id = %s",
                         [unit_id],
                     )
                     .fetchone()
