@@ -33,12 +33,10 @@ from threadhouse.stores.backfill_selection import (
     select_content,
     select_threads,
 )
-from threadhouse.stores.embedders import open_embedder
-from threadhouse.stores.embedding_cache import CachedEmbedder
+from threadhouse.stores.embedder_in_force import open_embedder_in_force
 from threadhouse.stores.migrations import open_database
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
-from threadhouse.stores.vector_cache import PostgresVectorCache
 
 BACKFILL_LOCK = "threadhouse backfill metrics"
 """Name of the advisory lock that one backfill of metrics holds."""
@@ -211,13 +209,7 @@ def cost_of_backfill(settings: Settings, kind: str, selection: BackfillSelection
         if kind != "vectors":
             threads = select_threads(connection, selection)
             return cost_of_threads(connection, threads, packs=kind == "packs")
-        inner = open_embedder(
-            settings.home,
-            model=settings.embedding_model,
-            path=settings.embedding_path,
-            threads=settings.embedding_threads,
-        )
-        embedder = CachedEmbedder(inner, PostgresVectorCache(database))
+        embedder = open_embedder_in_force(settings, database)
         return cost_of_vectors(connection, select_content(connection, selection), embedder)
 
 

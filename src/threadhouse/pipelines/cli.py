@@ -31,6 +31,7 @@ from threadhouse.pipelines import (
     cli_gaps,
     cli_listen,
     cli_mcp,
+    cli_migrate_model,
     cli_policy,
     cli_proposals,
     cli_query,
@@ -205,6 +206,7 @@ cli_retain.add_commands(cli)
 cli_proposals.add_commands(cli)
 cli_token.add_commands(cli)
 cli_mcp.add_commands(cli)
+cli_migrate_model.add_commands(cli)
 
 
 @cli.command()
@@ -625,18 +627,9 @@ def _open_database(settings: Settings) -> Database:
 def _open_embedder(
     settings: Settings, database: Database, announce: Callable[[str], None]
 ) -> CachedEmbedder:
-    from threadhouse.stores.embedders import open_embedder
-    from threadhouse.stores.embedding_cache import CachedEmbedder
-    from threadhouse.stores.vector_cache import PostgresVectorCache
+    from threadhouse.stores.embedder_in_force import open_embedder_in_force
 
-    inner = open_embedder(
-        settings.home,
-        model=settings.embedding_model,
-        path=settings.embedding_path,
-        threads=settings.embedding_threads,
-        progress=announce,
-    )
-    return CachedEmbedder(inner, PostgresVectorCache(database))
+    return open_embedder_in_force(settings, database, announce)
 
 
 def _open_reader(settings: Settings) -> VectorSearcher:

@@ -22,6 +22,7 @@ from threadhouse.pipelines.secret_masking import mask
 
 if TYPE_CHECKING:
     from threadhouse.stores.change_sync import SyncReport, SyncStores
+    from threadhouse.stores.embedding_cache import CachedEmbedder
     from threadhouse.stores.postgres import Database
     from threadhouse.stores.settings import Settings
 
@@ -51,6 +52,7 @@ def listen(*, once: bool, allow_deletes: bool, as_json: bool) -> None:
     from threadhouse.retrieval.projection import DEFAULT_DELETION_SHARE
     from threadhouse.stores.change_listener import ChangeHints, follow_changes
     from threadhouse.stores.change_sync import sync_changes
+    from threadhouse.stores.embedder_in_force import EmbedderInForce
     from threadhouse.stores.migrations import open_database
     from threadhouse.stores.settings import Settings
 
@@ -61,13 +63,16 @@ def listen(*, once: bool, allow_deletes: bool, as_json: bool) -> None:
     database = open_database(settings)
     tell = partial(_tell, settings, as_json=as_json)
     with _asked_to_end() as stop:
-        sync = partial(
-            sync_changes,
-            _open_stores(settings, database),
-            is_stopping=stop.is_set,
-            followed_by="once" if once else "listener",
-            allowed_deletion_share=None if allow_deletes else DEFAULT_DELETION_SHARE,
-        )
+        embedder = EmbedderInForce(settings, database, _say)
+
+        def sync() -> SyncReport:
+            return sync_changes(
+                _open_stores(settings, database, embedder.now()),
+                is_stopping=stop.is_set,
+                followed_by="once" if once else "listener",
+                allowed_deletion_share=None if allow_deletes else DEFAULT_DELETION_SHARE,
+            )
+
         if once:
             tell(sync())
         else:
@@ -84,21 +89,11 @@ def listen(*, once: bool, allow_deletes: bool, as_json: bool) -> None:
             raise KeyboardInterrupt
 
 
-def _open_stores(settings: Settings, database: Database) -> SyncStores:
-    """The stores of a sync, with the model in memory; the writer is opened while there is work."""
+def _open_stores(settings: Settings, database: Database, embedder: CachedEmbedder) -> SyncStores:
+    """The stores of a sync; the writer is opened while there is work."""
     from threadhouse.stores.change_sync import SyncStores
-    from threadhouse.stores.embedders import open_embedder
-    from threadhouse.stores.embedding_cache import CachedEmbedder
-    from threadhouse.stores.vector_cache import PostgresVectorCache
     from threadhouse.stores.vectors import open_writer
 
-    inner = open_embedder(
-        settings.home,
-        model=settings.embedding_model,
-        path=settings.embedding_path,
-        threads=settings.embedding_threads,
-        progress=_say,
-    )
     key = settings.qdrant_api_key
     return SyncStores(
         database=database,
@@ -109,7 +104,7 @@ def _open_stores(settings: Settings, database: Database) -> SyncStores:
             url=settings.qdrant_url,
             api_key=key.get_secret_value() if key else None,
         ),
-        embedder=CachedEmbedder(inner, PostgresVectorCache(database)),
+        embedder=embedder,
         home=settings.home,
     )
 

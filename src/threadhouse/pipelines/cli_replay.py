@@ -59,15 +59,15 @@ def gaps(*, as_json: bool) -> None:
 
     Each gap is closed or reopened with the result, as every nightly does. Nothing is counted as a query.
     """
-    from threadhouse.serving.opening import LazyEmbedder
     from threadhouse.serving.replay import replay_gaps
+    from threadhouse.stores.embedder_in_force import open_embedder_in_force
     from threadhouse.stores.migrations import open_database
     from threadhouse.stores.settings import Settings
 
     settings = Settings.from_environment()
     database = open_database(settings)
     announce = partial(click.echo, err=True)
-    report = replay_gaps(settings, database, LazyEmbedder(settings, announce))
+    report = replay_gaps(settings, database, open_embedder_in_force(settings, database, announce))
     if as_json:
         click.echo(json.dumps(report.figures()))
         return

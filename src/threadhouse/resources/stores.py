@@ -14,13 +14,12 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from threadhouse.retrieval.ports import VectorSearcher, VectorStore
-from threadhouse.stores.embedders import open_embedder
+from threadhouse.stores.embedder_in_force import open_embedder_in_force
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.lake import EventLake
 from threadhouse.stores.migrations import open_database
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
-from threadhouse.stores.vector_cache import PostgresVectorCache
 from threadhouse.stores.vectors import open_reader, open_writer
 
 
@@ -91,16 +90,9 @@ class EmbedderResource(dg.ConfigurableResource[Any]):
     _opened: CachedEmbedder | None = PrivateAttr(default=None)
 
     def open(self, database: Database) -> CachedEmbedder:
-        """The embedder, loaded once a run (about two seconds). Raises ModelUnavailableError."""
+        """The embedder of what readers have, loaded once a run (about two seconds). Raises ModelUnavailableError."""
         if self._opened is None:
-            settings = self.environment.settings()
-            inner = open_embedder(
-                settings.home,
-                model=settings.embedding_model,
-                path=settings.embedding_path,
-                threads=settings.embedding_threads,
-            )
-            self._opened = CachedEmbedder(inner, PostgresVectorCache(database))
+            self._opened = open_embedder_in_force(self.environment.settings(), database)
         return self._opened
 
 

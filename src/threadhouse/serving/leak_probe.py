@@ -68,6 +68,7 @@ from threadhouse.stores.security_events import Occurrence, write_security_event
 from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 from threadhouse.stores.vectors import open_reader
+from threadhouse.stores.vectors_of_generation import SearcherOfGeneration
 
 _T = TypeVar("_T")
 
@@ -115,12 +116,18 @@ def _probe_once(database: Database, settings: Settings) -> ProbeReport:
     return ProbeReport(tuple(outcomes), time.monotonic() - started, left_out)
 
 
-def probe_published(settings: Settings, day: date, per_lane: int = BAIT_PER_LANE) -> ProbeReport:
+def probe_published(
+    settings: Settings,
+    day: date,
+    per_lane: int = BAIT_PER_LANE,
+    names: Mapping[str, str] | None = None,
+) -> ProbeReport:
     """Ask for real hidden units of the published hub by their own titles and vectors.
 
     Args:
         day: Chooses the units; another day chooses others.
         per_lane: How many of each lane.
+        names: Physical by public names of a generation that is asked instead of the one in force.
 
     Raises:
         StoreUnreachableError: A store does not answer.
@@ -134,7 +141,8 @@ def probe_published(settings: Settings, day: date, per_lane: int = BAIT_PER_LANE
             url=settings.qdrant_url,
             api_key=key.get_secret_value() if key else None,
         )
-    ) as searcher:
+    ) as opened:
+        searcher = SearcherOfGeneration(opened, names or {})
         try:
             physical = searcher.resolve(Collection.INFORMATION_UNITS)
         except CollectionUnknownError:

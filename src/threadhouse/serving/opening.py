@@ -17,6 +17,7 @@ from threadhouse.retrieval.models import Vectors, VectorSpace
 from threadhouse.serving.retrieval_service import QueryEmbedder, RetrievalService
 from threadhouse.stores.leased_connections import LeasedConnections
 from threadhouse.stores.migrations import open_database
+from threadhouse.stores.postgres import Database
 from threadhouse.stores.query_secret import open_question_keeper
 from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
@@ -91,6 +92,32 @@ class LazyEmbedder:
             return self._loaded
 
 
+class EmbeddersOfSpaces:
+    """Embedders of spaces that the collections turn out to be of, each loaded by the first question that meets it."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+        self._lock = threading.Lock()
+        self._loaded: dict[str, QueryEmbedder] = {}
+
+    def __call__(self, space_id: str) -> QueryEmbedder:
+        """The embedder of a space.
+
+        Raises:
+            ModelUnavailableError: Its model is not on this machine.
+            SpaceMismatchError: The settings name a model that nobody migrated to.
+        """
+        with self._lock:
+            if space_id not in self._loaded:
+                from threadhouse.stores.embedder_in_force import open_model_of_space
+
+                self._loaded[space_id] = open_model_of_space(
+                    self._settings, self._database, space_id
+                )
+            return self._loaded[space_id]
+
+
 @contextmanager
 def open_retrieval_service(
     settings: Settings,
@@ -102,7 +129,8 @@ def open_retrieval_service(
 
     Args:
         announce: Told when something takes a while, such as building the offline model.
-        embedder: Of the space that the hub was embedded in; by default the model of the settings, loaded by the first question.
+        embedder: Of the space that the hub was embedded in; by default the model of the collections that are asked, loaded by the
+            first question.
 
     Raises:
         StoreUnreachableError: PostgreSQL does not answer.
@@ -131,4 +159,5 @@ def open_retrieval_service(
             signals=PostgresThreadSignals(connections),
             rerank_enabled=settings.search_rerank_enabled,
             keeper=open_question_keeper(settings),
+            other_embedders=None if embedder else EmbeddersOfSpaces(settings, database),
         )

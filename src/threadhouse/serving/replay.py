@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from threadhouse.retrieval.audience import lane_principal
@@ -27,11 +28,12 @@ from threadhouse.retrieval.errors import (
 from threadhouse.retrieval.events import ResolutionPath
 from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND
 from threadhouse.retrieval.gap_signals import GapKind, ReplayResult
-from threadhouse.retrieval.models import Audience, Collection, ThreadId, UnitId
+from threadhouse.retrieval.models import Audience, Collection, Json, ThreadId, UnitId
 from threadhouse.retrieval.ports import VectorSearcher
 from threadhouse.retrieval.question_clusters import CandidateUnit
 from threadhouse.retrieval.replay import (
     BY_THREAD,
+    MIN_LOSSES,
     GapReplayReport,
     PublishedReplay,
     ReplayAnswer,
@@ -43,6 +45,7 @@ from threadhouse.serving.query_events import resolution_path
 from threadhouse.serving.retrieval_service import Answer, Mode, QueryEmbedder, RetrievalService
 from threadhouse.stores.discarded_transaction import discarded_transaction
 from threadhouse.stores.gap_replays import GapQuestion, due_gap_questions, settle_gap
+from threadhouse.stores.judged_queries import JudgedQuery
 from threadhouse.stores.leased_connections import LeasedConnections, QuestionConnections
 from threadhouse.stores.live_owners import Connections
 from threadhouse.stores.postgres import Database
@@ -62,6 +65,7 @@ from threadhouse.stores.replay import (
 from threadhouse.stores.settings import Settings
 from threadhouse.stores.thread_signals import PostgresThreadSignals
 from threadhouse.stores.vectors import open_reader
+from threadhouse.stores.vectors_of_generation import SearcherOfGeneration
 
 REPLAY_CONNECTIONS = 2
 """Questions are asked one after the other; a build takes a second connection."""
@@ -166,6 +170,122 @@ def replay_published(
             seconds=time.monotonic() - started,
         )
     return PublishedReplay(verdict, is_stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationReplay:
+    """What questions say of a generation before it is switched to.
+
+    ``judged_at_risk`` are judged queries that the generation in force answers by a right thread; ``judged_lost`` those of them
+    that the new one does not.
+    """
+
+    verdict: ReplayVerdict
+    judged: int = 0
+    judged_right: int = 0
+    judged_at_risk: int = 0
+    judged_lost: int = 0
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether somebody has to be asked before this goes on."""
+        limit = self.verdict.loss_share_limit
+        loses_judged = (
+            self.judged_lost >= MIN_LOSSES and self.judged_lost > limit * self.judged_at_risk
+        )
+        return self.verdict.is_too_much or loses_judged
+
+    def sentence(self) -> str:
+        """What was lost, without naming a question."""
+        return (
+            f"{self.verdict.lost} of {self.verdict.at_risk} recent questions and {self.judged_lost} of {self.judged_at_risk} "
+            f"judged ones would lose the answer they have; more than {self.verdict.loss_share_limit:.0%} stops the switch. "
+            "Look at them with threadhouse replay show; threadhouse migrate-model switch --accept-losses switches all the same."
+        )
+
+    def to_json(self) -> dict[str, Json]:
+        """For a program."""
+        return {
+            "questions": len(self.verdict.outcomes),
+            "changed": self.verdict.changed,
+            "at_risk": self.verdict.at_risk,
+            "lost": self.verdict.lost,
+            "judged": self.judged,
+            "judged_right": self.judged_right,
+            "judged_at_risk": self.judged_at_risk,
+            "judged_lost": self.judged_lost,
+            "loss_share_limit": self.verdict.loss_share_limit,
+        }
+
+
+def replay_generation(
+    settings: Settings,
+    database: Database,
+    in_force: QueryEmbedder | None,
+    new: QueryEmbedder,
+    names: Mapping[str, str],
+    judged: Sequence[JudgedQuery] = (),
+    *,
+    accept_losses: bool,
+) -> GenerationReplay:
+    """Ask recent and judged questions of the generation in force and of the one that is about to be switched to.
+
+    Args:
+        in_force: Of the space in force; without it, because its model is gone, only answers on record are held against.
+        new: Of the space of the generation.
+        names: Its physical by public names.
+        judged: Asked as an AI agent without permissions of its own.
+        accept_losses: Only noted with the result; who calls decides.
+    """
+    started, keeper = time.monotonic(), open_question_keeper(settings)
+    with database.connect() as connection:
+        questions = recent_questions(
+            connection, keeper, datetime.now(UTC), settings.replay_questions
+        )
+        old = baseline_answers(connection, [each.question_key for each in questions])
+        digest = state_digest(connection, settings, new.space.space_id)
+    with (
+        _open_searcher(settings) as searcher,
+        LeasedConnections(database, max_size=REPLAY_CONNECTIONS) as connections,
+    ):
+        right_before: set[str] | None = None
+        if in_force is not None:
+            service = _service(settings, in_force, searcher, connections, database)
+            # Asked now and not taken from the record, so that nothing but the generation differs.
+            old = _ask_all(service, questions)
+            right_before = _rightly_answered(service, judged)
+        generation = SearcherOfGeneration(searcher, names)
+        service = _service(settings, new, generation, connections, database)
+        answers = _ask_all(service, questions)
+        right_now = _rightly_answered(service, judged)
+    gone = _gone(database.connect, questions, old)
+    verdict = judge_replay(questions, old, answers, settings.replay_loss_share, gone)
+    lost = right_before - right_now if right_before is not None else set[str]()
+    found = GenerationReplay(
+        verdict, len(judged), len(right_now), len(right_before or ()), len(lost)
+    )
+    if questions:
+        stopped = ReplayDecision.ACCEPTED if accept_losses else ReplayDecision.STOPPED
+        with database.connect() as connection:
+            write_replay(
+                connection,
+                verdict,
+                stage=ReplayStage.SWITCH,
+                decision=stopped if found.is_too_much else ReplayDecision.PASSED,
+                is_baseline=False,
+                digest=digest,
+                seconds=time.monotonic() - started,
+            )
+    return found
+
+
+def _rightly_answered(service: RetrievalService, judged: Sequence[JudgedQuery]) -> set[str]:
+    """Judged queries that were answered by a thread that is right."""
+    return {
+        each.query_id
+        for each in judged
+        if _ask(service, each.text, Audience.AI_AGENT).thread_id in each.right
+    }
 
 
 def replay_gaps(settings: Settings, database: Database, embedder: QueryEmbedder) -> GapReplayReport:

@@ -23,6 +23,7 @@ from threadhouse.retrieval.audience import AudiencePolicy, allowed_values, lane_
 from threadhouse.retrieval.calibration import Observation
 from threadhouse.retrieval.errors import (
     CitationFormatError,
+    CollectionUnknownError,
     ConfigurationError,
     PackUnknownError,
     PrincipalExpiredError,
@@ -100,6 +101,8 @@ from threadhouse.stores.pack_store import BuiltPack
 from threadhouse.stores.query_records import ContractBreach, KnownQuery, QueryRecords
 from threadhouse.stores.question_rules import QuestionRules, read_question_rules
 from threadhouse.stores.thread_signals import PostgresThreadSignals
+from threadhouse.stores.vectors import generation_of
+from threadhouse.stores.vectors_of_generation import CandidatesOfGeneration
 
 DEFAULT_TOKEN_BUDGET = 24_000
 """About what a reader takes in besides its other work; a whole big thread is several times that."""
@@ -229,9 +232,25 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class _Pinned:
+    """The generation of vectors that one query is asked of from beginning to end, and the embedder of its space.
+
+    The aliases may be switched in between: a question that was embedded by one model is never held against vectors of another.
+    """
+
+    searcher: CandidateSearcher
+    embedder: QueryEmbedder
+
+    @property
+    def space_id(self) -> str:
+        return self.embedder.space.space_id
+
+
+@dataclass(frozen=True, slots=True)
 class _Asking:
     """One query before its rules are known."""
 
+    pinned: _Pinned
     asked: AskedQuery
     prepared: PreparedQuery
     principal: Principal
@@ -243,6 +262,7 @@ class _Asking:
 class _Question:
     """Everything that the steps of one query share."""
 
+    pinned: _Pinned
     asked: AskedQuery
     prepared: PreparedQuery
     principal: Principal
@@ -290,8 +310,11 @@ class RetrievalService:
         rerank_enabled: bool = True,
         delivery: PackDelivery | None = None,
         keeper: QuestionKeeper | None = None,
+        other_embedders: Callable[[str], QueryEmbedder] | None = None,
     ) -> None:
-        """``retrieval_policy`` stands for the one in force, to try numbers out; ``delivery`` for one that delivers.
+        """``other_embedders`` gives the embedder of a space when the collections are of another one than ``embedder``'s.
+
+        ``retrieval_policy`` stands for the one in force, to try numbers out; ``delivery`` for one that delivers.
 
         ``keeper`` says what is kept of a question; without one events keep its words and no key, and gaps a plain hash.
         """
@@ -305,11 +328,28 @@ class RetrievalService:
         self._delivery = delivery or PackDelivery(connections)
         self._records = QueryRecords(connections)
         self._keeper = keeper
+        self._other_embedders = other_embedders
 
     @property
     def space_id(self) -> str:
-        """The vector space that questions are embedded in."""
-        return self._embedder.space.space_id
+        """The vector space that a question of this moment is embedded in."""
+        return self._pin().space_id
+
+    def _pin(self) -> _Pinned:
+        """What the aliases mean at this moment, and the embedder of its space.
+
+        Raises:
+            ModelUnavailableError: The collections are of a model that this process cannot open.
+            SpaceMismatchError: They are of another model than the settings name, and none that was migrated to.
+        """
+        aliases = self._searcher.aliases()
+        names = {str(each): aliases[each] for each in Collection if each in aliases}
+        embedder, physical = self._embedder, names.get(Collection.INFORMATION_UNITS)
+        if physical is not None and self._other_embedders is not None:
+            space_id, _ = generation_of(physical)
+            if space_id != embedder.space.space_id:
+                embedder = self._other_embedders(space_id)
+        return _Pinned(CandidatesOfGeneration(self._searcher, names), embedder)
 
     def retrieve(
         self,
@@ -369,10 +409,27 @@ class RetrievalService:
             raise ConfigurationError(message)
         query_id = query_id or new_query_id()
         started_at(query_id)
-        with timings.of("embed"):
-            prepared = prepare_query(query, self._embedder.embed_query)
-        asked = self._asked(query_id, prepared.text, principal, session_id)
-        begun = _Asking(asked, prepared, principal, token_budget, timings)
+
+        def begin() -> _Asking:
+            with timings.of("embed"):
+                pinned = self._pin()
+                prepared = prepare_query(query, pinned.embedder.embed_query)
+            asked = self._asked(query_id, prepared.text, principal, session_id)
+            return _Asking(pinned, asked, prepared, principal, token_budget, timings)
+
+        begun = begin()
+        try:
+            return self._answer_begun(begun, mode, thread_id, limit)
+        except CollectionUnknownError:
+            if self._searcher.aliases() == begun.pinned.searcher.aliases():
+                raise
+            # Another generation was switched to and this one dropped in the middle of the question. Nothing has left yet.
+            return self._answer_begun(begin(), mode, thread_id, limit)
+
+    def _answer_begun(
+        self, begun: _Asking, mode: Mode, thread_id: ThreadId | None, limit: int
+    ) -> Answer:
+        principal = begun.principal
         try:
             if thread_id is not None and mode is Mode.THREAD:
                 named = self._answer_named(begun, thread_id)
@@ -380,10 +437,10 @@ class RetrievalService:
                     return named
             return self._answer(begun, mode, limit)
         except Leak as leak:
-            self._delivery.refuse(leak, principal, asked.query_id)
+            self._delivery.refuse(leak, principal, begun.asked.query_id)
             message = (
-                f"The answer to query {asked.query_id} held something that {principal.audience} may not see; it was stopped and "
-                "reported to governance. Ask again; if it is stopped again, tell whoever runs this hub."
+                f"The answer to query {begun.asked.query_id} held something that {principal.audience} may not see; it was "
+                "stopped and reported to governance. Ask again; if it is stopped again, tell whoever runs this hub."
             )
             raise WrongAudienceError(message) from None
 
@@ -427,11 +484,17 @@ class RetrievalService:
 
     def _begin(self, connection: QuestionConnection, begun: _Asking) -> _Question:
         with begun.timings.of("rules"):
-            rules = read_question_rules(connection, self.space_id, begun.principal)
+            rules = read_question_rules(connection, begun.pinned.space_id, begun.principal)
             if self._retrieval_policy is not None:
                 rules = replace(rules, retrieval=self._retrieval_policy)
         return _Question(
-            begun.asked, begun.prepared, begun.principal, rules, begun.token_budget, begun.timings
+            begun.pinned,
+            begun.asked,
+            begun.prepared,
+            begun.principal,
+            rules,
+            begun.token_budget,
+            begun.timings,
         )
 
     def observe(
@@ -444,10 +507,11 @@ class RetrievalService:
             right: Threads that answer it; empty when none does.
         """
         _require_unexpired(principal)
-        prepared = prepare_query(text, self._embedder.embed_query)
+        pinned = self._pin()
+        prepared = prepare_query(text, pinned.embedder.embed_query)
         asked = self._asked(new_query_id(), prepared.text, principal, None)
         with self._connections.question(principal.audience) as connection:
-            seen = self._look(self._begin(connection, _Asking(asked, prepared, principal)))
+            seen = self._look(self._begin(connection, _Asking(pinned, asked, prepared, principal)))
         return Observation(
             query_id=query_id,
             query=prepared,
@@ -681,7 +745,7 @@ class RetrievalService:
             question.principal,
             collections,
             policy=question.policy,
-            searcher=self._searcher,
+            searcher=question.pinned.searcher,
             live=self._live,
             limit=limit,
             one_per="owner",
@@ -697,7 +761,11 @@ class RetrievalService:
             return None, ()
         with question.timings.of("pack"), self._delivery.begin() as out:
             pack, stale = out.stored_pack(
-                thread_id, principal, policy, self.space_id, partial(_shaped, question, found)
+                thread_id,
+                principal,
+                policy,
+                question.pinned.space_id,
+                partial(_shaped, question, found),
             )
             if pack is None:
                 return None, stale
@@ -714,7 +782,7 @@ class RetrievalService:
         principal = question.principal
         for _ in range(REBUILDS):
             with question.timings.of("build"):
-                built = self._delivery.build(thread_id, principal, self.space_id)
+                built = self._delivery.build(thread_id, principal, question.pinned.space_id)
             if built.pack is None:
                 return None
             with question.timings.of("pack"), self._delivery.begin() as out:
@@ -735,7 +803,7 @@ class RetrievalService:
             while True:
                 out.read_as(principal)
                 parts = _read_found(out.knowledge, found.search.hits[:AD_HOC_UNITS])
-                pack = ad_hoc_pack(parts, principal, policy, self.space_id, signal)
+                pack = ad_hoc_pack(parts, principal, policy, question.pinned.space_id, signal)
                 hidden = out.hidden_in(pack, principal, policy)
                 if not hidden:
                     shaped = _shaped(question, found, pack)

@@ -28,6 +28,7 @@ from threadhouse.retrieval.ports import VectorSearcher
 from threadhouse.retrieval.projection import ProjectionOwner, ProjectionPointer, RepairOrder
 from threadhouse.stores.centroid_projection import read_centroid_plans, wanted_centroid
 from threadhouse.stores.embedding_cache import CachedEmbedder
+from threadhouse.stores.generations import beside_names, read_generations
 from threadhouse.stores.knowledge import open_knowledge
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import read_pointers
@@ -111,7 +112,9 @@ def audit_projection(
         only: Collections to look at; a check of one product leaves the others to theirs.
     """
     started = time.monotonic()
-    audits, infos = _register(vectors)
+    with database.connect() as connection:
+        beside = beside_names(read_generations(connection))
+    audits, infos = _register(vectors, beside)
     sources: dict[Collection, ContentSource] = {
         source.collection: source for source in (UnitSource(), DocumentSource())
     }
@@ -148,14 +151,19 @@ def audit_projection(
 
 
 def _register(
-    vectors: VectorSearcher,
+    vectors: VectorSearcher, beside: Container[str]
 ) -> tuple[list[CollectionAudit], dict[str, CollectionInfo]]:
-    """Known collections by public name, and a finding for every other one: nothing may be invisible to the audit."""
+    """Known collections by public name, and a finding for every other one: nothing may be invisible to the audit.
+
+    A generation that is built or kept beside the one in force is held against the source before it is switched to.
+    """
     strangers: list[CollectionAudit] = []
     known: dict[str, CollectionInfo] = {}
     for info in vectors.collections():
         if info.alias in list(Collection):
             known[str(info.alias)] = info
+            continue
+        if info.physical in beside:
             continue
         audit = CollectionAudit(info.alias or info.physical, info.physical, info.point_count)
         detail = "is not registered; nothing keeps it in step with Postgres. Register it or drop it"

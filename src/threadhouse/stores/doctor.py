@@ -586,10 +586,12 @@ def _check_projection(connection: Connection[TupleRow], space: VectorSpace) -> I
     from threadhouse.stores.projection_sources import ContentSource, DocumentSource, UnitSource
     from threadhouse.stores.vectors import physical_name
 
+    row = next(iter(_rows(connection, "generation_in_force")), None)
+    space_id, number = (row["space_id"], row["generation"]) if row else (space.space_id, 1)
     sources: tuple[ContentSource, ...] = (UnitSource(), DocumentSource())
     for source in sources:
-        wanted = source.read_wanted(connection, space.space_id)
-        physical = physical_name(source.collection, space.space_id, 1)
+        wanted = source.read_wanted(connection, space_id)
+        physical = physical_name(source.collection, space_id, number)
         pointers = read_pointers(connection, physical)
         missing = wanted.owners.keys() - pointers.keys()
         gone = pointers.keys() - wanted.owners.keys()
@@ -718,8 +720,15 @@ def _read_collections(settings: Settings) -> list[CollectionInfo]:
 
 
 def _check_collection(info: CollectionInfo, space: VectorSpace | None) -> Finding:
+    from threadhouse.stores.vectors import is_generation
+
     name = f"collection {info.alias or info.physical}"
     detail = f"{info.point_count:,} points, space {info.space_id}, stored as {info.physical}"
+    if info.alias is None and is_generation(info.physical):
+        detail = (
+            f"{detail}; a generation beside the one in force, see threadhouse migrate-model status"
+        )
+        return Finding(Section.REACHABLE, name, State.OK, detail)
     if info.alias is None or info.alias not in list(Collection):
         return Finding(
             Section.REACHABLE,
@@ -734,7 +743,7 @@ def _check_collection(info: CollectionInfo, space: VectorSpace | None) -> Findin
             name,
             State.FAIL,
             f"{detail}; the configured model makes {space.space_id}",
-            "configure the model it was built with, or build it anew",
+            "configure the model it was built with, or bring the other one in with threadhouse migrate-model build",
         )
     return Finding(Section.REACHABLE, name, State.OK, detail)
 

@@ -70,15 +70,17 @@ def refresh_packs(
     threads: frozenset[str] | None = None,
     rebuild: bool = False,
     allow_deletes: bool = False,
+    beside: bool = False,
 ) -> PackRefreshReport:
     """Bring stored packs up to date; a thread whose inputs did not change is not even read.
 
     Args:
-        space_id: The vector space in force; packs of another one are due.
+        space_id: The vector space that the packs are for; each space has its own.
         progress: Called with (threads done, threads due).
         threads: Look only at these threads; one that is gone loses its packs. None means every thread.
         rebuild: Build also what did not change. A pack that comes out as it is stored is not written again.
         allow_deletes: Go on when no thread is left.
+        beside: The space is not in force, so no revoke waits for these packs.
 
     Raises:
         DeletionBrakeError: There is no thread although packs are stored.
@@ -109,7 +111,8 @@ def refresh_packs(
         report.quarantined = _quarantine(connection, unreadable)
         counts = Counter(lane for _, lane in list(store.keys(space_id, asked)))
         seconds = time.monotonic() - started
-        note_packs_agree(connection, seconds, is_scoped=threads is not None)
+        if not beside:
+            note_packs_agree(connection, seconds, is_scoped=threads is not None)
     report.by_lane = {lane.value: counts[lane] for lane in Audience}
     report.seconds = time.monotonic() - started
     note_step(database, "context_packs", seconds=report.seconds, is_scoped=threads is not None)

@@ -207,6 +207,7 @@ def publish_content(  # noqa: PLR0913  what a publish needs, what limits it, who
     allowed_deletion_share: float | None = DEFAULT_DELETION_SHARE,
     repair: Mapping[Collection, RepairOrder] | None = None,
     before_switch: BeforeSwitch | None = None,
+    beside: bool = False,
     on_step: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PublishReport:
@@ -221,6 +222,7 @@ def publish_content(  # noqa: PLR0913  what a publish needs, what limits it, who
         repair: Owners to write again although the pointers say they are right, by collection.
         before_switch: Called between steps 4 and 5 when there is something to switch to, with a function that moves the pointers
             in the database that it is given. What it raises leaves readers where they are.
+        beside: It is a generation that no reader has, so no revoke waits for it and it is no publish that others go by.
         on_step: Called with the name of each step after it is durable. The crash tests kill the process in it.
         progress: Called with (chunks written so far, chunks to write).
 
@@ -247,7 +249,7 @@ def publish_content(  # noqa: PLR0913  what a publish needs, what limits it, who
         )
         watch.step("planned")
         for work in works:
-            _take_access(database, vectors, policy, work, report)
+            _take_access(database, vectors, policy, work, report, beside=beside)
         for work in works:
             _rewrite(vectors, work, work.plan.relabel, _new_payload(work), report)
         if _publish_copies(vectors, works):
@@ -267,14 +269,15 @@ def publish_content(  # noqa: PLR0913  what a publish needs, what limits it, who
             for work in works:
                 _clean_up(database, vectors, work, report)
             _publish_copies(vectors, works)
-            _settle_documents(database, works)
+            if not beside:
+                _settle_documents(database, works)
             watch.step("cleaned")
         for work in works:
             report.points[work.source.collection] = vectors.count(work.physical)
     report.seconds = time.monotonic() - started
     note_step(
         database,
-        "content_vectors",
+        "content_vectors_beside" if beside else "content_vectors",
         seconds=report.seconds,
         texts_embedded=report.texts_embedded,
         cache_hits=report.cache_hits,
@@ -476,13 +479,16 @@ def _take_access(
     policy: AudiencePolicy,
     work: _Work,
     report: PublishReport,
+    *,
+    beside: bool,
 ) -> None:
     """Take away what is gone and what somebody may no longer see."""
     plan = work.plan
-    with database.connect() as connection:
-        work.waiting = read_waiting_revocations(
-            connection, work.physical, [*plan.retire, *plan.revoke, *plan.hide_old]
-        )
+    if not beside:
+        with database.connect() as connection:
+            work.waiting = read_waiting_revocations(
+                connection, work.physical, [*plan.retire, *plan.revoke, *plan.hide_old]
+            )
     if plan.retire:
         with database.connect() as connection:
             _remove_pointers(connection, work.physical, plan.retire)

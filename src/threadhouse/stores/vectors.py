@@ -27,6 +27,7 @@ from threadhouse.retrieval.errors import (
 )
 from threadhouse.retrieval.models import (
     AllOf,
+    Collection,
     Json,
     SparseVector,
     VectorPoint,
@@ -70,7 +71,7 @@ SCROLL_PAGE_POINTS = 512
 """Points a scroll holds at once: 512 vectors of 1024 dimensions are 2 MB."""
 
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
-_PHYSICAL = re.compile(r".+?__(?P<space_id>.+)__g(?P<generation>[1-9][0-9]*)")
+_PHYSICAL = re.compile(r"(?P<alias>.+?)__(?P<space_id>.+)__g(?P<generation>[1-9][0-9]*)")
 _FIELD = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
 _FLOAT_BYTES = 22  # one float32 as JSON text at its longest, which is what REST sends
 _TERM_BYTES = 34  # an index and a weight as JSON text
@@ -148,6 +149,12 @@ def generation_of(physical: str) -> tuple[str, int]:
         msg = f"Collection {physical} was not made by Threadhouse; its name says no space and no generation."
         raise CollectionUnknownError(msg)
     return named["space_id"], int(named["generation"])
+
+
+def is_generation(physical: str) -> bool:
+    """Whether a collection is one of a generation of ours, by its name."""
+    named = _PHYSICAL.fullmatch(physical)
+    return named is not None and named["alias"] in list(Collection)
 
 
 def unknown_collection(name: str) -> CollectionUnknownError:

@@ -1,6 +1,6 @@
 -- Threads that changed since their packs were built, and those that are gone and have left packs behind.
 select t.thread_id
-from source.semantic_thread t left join nao.thread_pack_state s using (thread_id)
+from source.semantic_thread t left join nao.pack_state_in_force s using (thread_id)
 where s.input_revision is distinct from t.input_revision
 union
 select s.thread_id

@@ -1,0 +1,1 @@
+delete from nao.vector_projection where physical = any (%(physicals)s)
