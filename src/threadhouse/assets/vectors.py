@@ -5,7 +5,7 @@ Does not belong here: how (stores.projection). Both are one step, because a docu
 sides in one transaction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
@@ -28,13 +28,19 @@ from threadhouse.resources.stores import (
     VectorStoreResource,
 )
 from threadhouse.retrieval.models import Collection, VectorSpace
-from threadhouse.retrieval.projection import DEFAULT_DELETION_SHARE, ContentScope, rebuild_orders
+from threadhouse.retrieval.projection import (
+    DEFAULT_DELETION_SHARE,
+    ContentScope,
+    RepairOrder,
+    rebuild_orders,
+)
 from threadhouse.stores.backfill_selection import (
     BackfillSelection,
     require_known,
     select_content,
 )
 from threadhouse.stores.change_log import begin_reconcile
+from threadhouse.stores.postgres import Database
 from threadhouse.stores.projection import PublishReport, publish_content
 
 INFORMATION_UNIT_VECTORS = dg.AssetKey("information_unit_vectors")
@@ -127,11 +133,8 @@ def content_vectors(
     with retrying_transient_faults():
         database, settings = postgres.open(), environment.settings()
         opened = embedder.open(database)
-        selection = BackfillSelection(documents=config.documents, units=config.units)
-        with database.connect() as connection:
-            require_known(connection, selection)
-            scope = select_content(connection, selection) if config.rebuild else None
-        if selection.names_nothing:
+        scope, repair = _selected(database, config)
+        if scope is None:
             begin_reconcile(database, context.run.run_id)
         with vectors.writer() as store:
             report = publish_content(
@@ -139,12 +142,8 @@ def content_vectors(
                 store,
                 opened,
                 settings.home,
-                scope=None
-                if selection.names_nothing
-                else ContentScope(
-                    units=frozenset(config.units), documents=frozenset(config.documents)
-                ),
-                repair=None if scope is None else rebuild_orders(scope),
+                scope=scope,
+                repair=repair,
                 allowed_deletion_share=None if config.allow_deletes else DEFAULT_DELETION_SHARE,
                 before_switch=lambda move: replays.before_switch(
                     settings, database, opened, move, accept_losses=config.accept_losses
@@ -152,6 +151,21 @@ def content_vectors(
                 progress=reporter("Embedding"),
             )
     yield from _materializations(report, opened.space)
+
+
+def _selected(
+    database: Database, config: SwitchConfig
+) -> tuple[ContentScope | None, Mapping[Collection, RepairOrder] | None]:
+    """What a publish looks at, None for everything; and what of it is written again although nothing changed."""
+    selection = BackfillSelection(documents=config.documents, units=config.units)
+    with database.connect() as connection:
+        require_known(connection, selection)
+        covered = select_content(connection, selection) if config.rebuild else None
+    named = ContentScope(units=frozenset(config.units), documents=frozenset(config.documents))
+    return (
+        None if selection.names_nothing else named,
+        None if covered is None else rebuild_orders(covered),
+    )
 
 
 def _materializations(
