@@ -13,14 +13,19 @@ from pathlib import Path
 import pytest
 from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
 
+from hub_rows import write_version
 from night_house import NightHouse, metadata, open_night_house
+from threadhouse.pipelines.change_sync import CHANGE_SYNC_JOB
+from threadhouse.pipelines.definitions import build_definitions, build_resources
 from threadhouse.pipelines.schedules import nightly_days, range_tags
 from threadhouse.retrieval.models import Collection, Json
 from threadhouse.stores.audit import audit_projection
+from threadhouse.stores.change_log import read_backlog
 from threadhouse.stores.embedders import FastembedEmbedder
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.lake import EventLake
 from threadhouse.stores.postgres import Database
+from threadhouse.stores.projection import read_pointers
 from threadhouse.stores.repair import repair_projection
 from threadhouse.stores.vector_cache import PostgresVectorCache
 from threadhouse.stores.vectors import open_reader, open_writer
@@ -29,7 +34,8 @@ BUILT = {
     *("unit_chunks", "document_chunks", "information_unit_vectors", "production_document_vectors"),
     *("thread_centroids", "thread_health", "replay", "gap_replay", "context_packs", "gap_signals"),
     *("retrieval_events", "retrieval_metrics_daily", "health_report", "intake_proposals"),
-    *("event_retention", "analytics_database"),
+    *("event_retention", "analytics_database", "change_position", "embedded_texts"),
+    "record_retention",
 }
 
 
@@ -146,6 +152,16 @@ def test_the_figures_of_the_first_night_agree_with_the_stores(
     assert Path(figures["health_report"]["page"]).is_file()
 
 
+def test_after_a_night_what_was_committed_before_it_counts_as_followed(
+    house: NightHouse, first: ExecuteInProcessResult
+) -> None:
+    assert metadata(first)["change_position"]["was_moved"]
+    backlog = read_backlog(house.database)
+    assert backlog.old is not None
+    # What a night finds out about threads it writes down itself, while it runs.
+    assert {row.table_name for row in backlog.rows} <= {"health_signal"}
+
+
 def test_the_second_night_embeds_nothing_and_writes_nothing(
     second: ExecuteInProcessResult,
 ) -> None:
@@ -171,7 +187,9 @@ def test_the_second_night_embeds_nothing_and_writes_nothing(
 def test_a_failing_check_stops_what_would_be_built_on_it(stopped: ExecuteInProcessResult) -> None:
     assert not stopped.success
     assert failed_checks(stopped) == {"information_unit_vectors: chunks_are_sound_cuts_of_one_text"}
-    assert BUILT - set(metadata(stopped)) == {"thread_centroids", "replay", "context_packs"}
+    assert BUILT - set(metadata(stopped)) == {
+        *("thread_centroids", "replay", "context_packs", "change_position")
+    }
 
 
 def test_a_failing_check_says_which_unit_is_wrong_and_what_to_do(
@@ -194,3 +212,25 @@ def test_after_a_repair_the_night_succeeds_again(
     again = run(house)
     assert again.success
     assert failed_checks(again) == set()
+
+
+def test_a_run_of_the_other_job_follows_what_came_since(
+    house: NightHouse, first: ExecuteInProcessResult
+) -> None:
+    """It needs a position only, whatever became of later nights."""
+    assert first.success
+    with house.database.connect() as connection:
+        (unit_id,) = connection.execute(
+            "select min(logical_unit_id) from public.tac_logical_unit where current_version_id is not null"
+        ).fetchone() or (None,)
+        write_version(connection, str(unit_id), "A text that no night has seen.")
+    definitions = build_definitions(
+        house.settings, resources=build_resources(str(house.settings.home))
+    )
+    done = definitions.resolve_job_def(CHANGE_SYNC_JOB).execute_in_process(instance=house.instance)
+    assert done.success
+    assert read_backlog(house.database).rows == ()
+    with open_reader(home=house.settings.home) as store, house.database.connect() as connection:
+        physical = store.resolve(Collection.INFORMATION_UNITS)
+        pointer = read_pointers(connection, physical, [str(unit_id)])[str(unit_id)]
+        assert len(store.retrieve(physical, pointer.point_ids(Collection.INFORMATION_UNITS))) == 1
