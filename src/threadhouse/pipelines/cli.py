@@ -28,6 +28,7 @@ from threadhouse.pipelines import (
     cli_attach,
     cli_backfill,
     cli_backup,
+    cli_documents,
     cli_gaps,
     cli_listen,
     cli_mcp,
@@ -196,6 +197,7 @@ cli_listen.add_commands(cli)
 cli_attach.add_commands(cli)
 cli_backfill.add_commands(cli)
 cli_backup.add_commands(cli)
+cli_documents.add_commands(cli)
 cli_sql.add_commands(cli)
 cli_query.add_commands(cli)
 cli_policy.add_commands(cli)

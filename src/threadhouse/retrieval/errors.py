@@ -42,6 +42,10 @@ class AttachError(ThreadhouseError):
     """A file of views cannot be attached; the message has a line for each thing that is wrong, and nothing was changed."""
 
 
+class DocumentMigrationError(ThreadhouseError):
+    """Documents cannot change sides as they were asked to; all of them stayed where they were."""
+
+
 class AnalyticsError(ThreadhouseError):
     """The analysts' file cannot answer: it is not there yet, or the statement is not one that it takes."""
 

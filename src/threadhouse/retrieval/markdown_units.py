@@ -47,7 +47,7 @@ _TITLE, _TOP, _SUB = "h1", "h2", "h3"
 
 @dataclass(frozen=True, slots=True)
 class MarkdownDocument:
-    """What one file holds. ``document`` is None when the file as a whole was refused."""
+    """What one file holds. ``document`` is None when the file as a whole was refused, or when it is stored already."""
 
     document: CheckedRow | None
     units: tuple[CheckedRow, ...] = ()
@@ -138,6 +138,25 @@ def read_markdown(
     )
 
 
+def cut_body(body: str, values: Mapping[str, object], path: str) -> MarkdownDocument:
+    """Cut the body of a stored document into the units that the file would have given it was loaded from.
+
+    Args:
+        body: Without front matter; one that begins with ``---`` begins with a line.
+        values: What front matter and document say: ``document_id``, ``title``, and what else a unit takes over.
+        path: Appears in messages.
+    """
+    source = normalise_text(body)
+    lines = source.split("\n")
+    headings = list(_headings(_body_parser().parse(source)))
+    sections, grouping = _sections(lines, 0, headings, normalise_text(str(values["title"])))
+    units, faults = _check_units(sections, values, path)
+    unit_ids = frozenset(_address(values, section) for section in sections)
+    return MarkdownDocument(
+        None, tuple(units), tuple(faults), unit_ids, grouping_headings=tuple(grouping)
+    )
+
+
 def _fault(path: str, name: str, reason: str, line: int | None = None) -> Fault:
     """Something wrong with the file as a document; it goes by the file, because its id may be what is wrong."""
     return Fault(f"{LoadTable.PRODUCTION_DOCUMENT}:{path}", Origin(path, line), name, reason)
@@ -158,13 +177,12 @@ def _check_document(
 
 
 def _parser() -> MarkdownIt:
+    return _body_parser().use(front_matter_plugin)
+
+
+def _body_parser() -> MarkdownIt:
     # Inline structure is not needed, and skipping it makes a megabyte of text cheap.
-    return (
-        MarkdownIt("commonmark")
-        .enable("table")
-        .disable(["inline", "text_join"])
-        .use(front_matter_plugin)
-    )
+    return MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
 
 
 def _content_start(tokens: list[Token]) -> int:

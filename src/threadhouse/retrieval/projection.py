@@ -77,7 +77,7 @@ class ProjectionPlan:
         hide_old: Owners whose text changes and whose old points must be narrowed before the new text is embedded.
         publish: Owners to chunk, embed and write, in order.
         retire: Owners that are gone from the source.
-        replace: Owners that leave this collection because another one takes over (migrated documents).
+        replace: Owners that leave this collection because another one takes over (documents that change sides, and their units).
         stray: Stored points that belong to no published version.
         unchanged: How many owners need nothing.
     """

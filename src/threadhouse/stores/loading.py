@@ -122,6 +122,21 @@ def load_path(
         return _Load(connection, source, files, rules, progress or _tell_nobody, keeper).run()
 
 
+def write_units(connection: Connection, units: Sequence[CheckedRow]) -> list[Fault]:
+    """Write units with their texts the way a load does, in the caller's transaction.
+
+    Returns:
+        What the database forbids; nothing counts as written when there is something.
+    """
+    load = _Load(connection, "", SourceFiles((), (), (), ()), None, _tell_nobody, None)
+    try:
+        with connection.transaction():
+            return load.write_units(units)
+    except _FAULTS_OF_A_ROW as error:
+        reason = error.diag.message_detail or error.diag.message_primary or "was refused"
+        return [Fault(units[0].key, units[0].origin, "", reason)]
+
+
 def _tell_nobody(file: str, done: int, total: int) -> None:
     """The progress of nobody who watches."""
 
@@ -529,6 +544,11 @@ class _Load:
         ]
         self._write_versions(accepted, stored, outcome)
         return outcome
+
+    def write_units(self, units: Sequence[CheckedRow]) -> list[Fault]:
+        """See the function of this name."""
+        outcome = self._write_units([_UnitGroup((unit,), (False,)) for unit in units])
+        return [Fault(row.key, row.origin, name, reason) for row, name, reason in outcome.faults]
 
     def _write_versions(
         self, groups: Sequence[_UnitGroup], stored: dict[str, dict[int, str]], outcome: _Outcome

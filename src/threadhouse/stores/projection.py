@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 from uuid import UUID
 
-from psycopg import Connection
+from psycopg import Connection, Rollback
 from psycopg.rows import TupleRow, class_row
 
 from threadhouse.retrieval.audience import AudiencePolicy, Labels
@@ -92,6 +92,12 @@ PAYLOAD_BATCH = 1_000
 SCOPE_BATCH = 500
 """Owner ids that one filter of the vector store names."""
 
+SWITCH_GRACE_S = 1.0
+"""How long the points of the old side stay after a document changed sides.
+
+A search asks one collection after the other. One that asked the first before the switch and the second after it finds the old
+points there, sees that they moved, and looks again. A search takes milliseconds."""
+
 PROJECTION_LOCK = "threadhouse projection"
 """Name of the advisory lock; ``doctor`` shows who holds it."""
 
@@ -151,6 +157,8 @@ class _Work:
     plan: ProjectionPlan
     owner_ids: Sequence[str] | None = None
     """The owners of a scope; None for all there are."""
+    moves: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Documents that change sides, with the side where they are wanted."""
     staged: dict[str, list[UUID]] = field(default_factory=dict[str, list[UUID]])
     waiting: tuple[WaitingRevocation, ...] = ()
     touched: bool = False
@@ -264,8 +272,10 @@ def publish_content(  # noqa: PLR0913  what a publish needs, what limits it, who
             watch.step("verified")
             _publish_copies(vectors, works)
             watch.step("copies")
-            _switch(database, embedder, works, before_switch, report)
+            has_switched = _switch(database, embedder, works, before_switch, report)
             watch.step("pointers")
+            if has_switched:
+                time.sleep(SWITCH_GRACE_S)
             for work in works:
                 _clean_up(database, vectors, work, report)
             _publish_copies(vectors, works)
@@ -302,6 +312,7 @@ def _plan(
     with database.connect() as connection:
         # One snapshot for both collections: a document whose units appear in between is in exactly one of them.
         connection.execute("set transaction isolation level repeatable read")
+        connection.execute(queries.load("projection_as_wanted"), {"physical": physicals[0]})
         closed = (
             None
             if order.scope is None
@@ -334,7 +345,10 @@ def _plan(
             if closed is not None and plan.retire:
                 counted = _count_deletions(connection, source, physical)
             counts.append(counted)
-            works.append(_Work(source, physical, wanted.owners, pointers, stored, plan, owner_ids))
+            work = _Work(source, physical, wanted.owners, pointers, stored, plan, owner_ids)
+            if source.collection is Collection.PRODUCTION_DOCUMENTS:
+                work.moves = _read_moves(connection, owner_ids)
+            works.append(work)
     if closed is None or any(work.plan.retire for work in works):
         check_source_is_not_empty(
             sum(each.published for each in counts), sum(each.named for each in counts)
@@ -344,6 +358,17 @@ def _plan(
             work.plan, counted.published, order.allowed_deletion_share, counted.gone
         )
     return works
+
+
+def _read_moves(
+    connection: Connection[TupleRow], document_ids: Sequence[str] | None
+) -> dict[str, str]:
+    """Documents that are not where they are wanted (`threadhouse.stores.document_migration`), with where that is."""
+    rows = connection.execute(
+        queries.load("projection_side_moves"),
+        {"document_ids": None if document_ids is None else list(document_ids)},
+    )
+    return {document_id: wanted for document_id, wanted in rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -631,6 +656,7 @@ def _planned_chunks(
     pending: list[_PlannedChunk] = []
     for owner_ids in _batches(work.plan.publish, EMBED_BATCH_CHUNKS):
         with database.connect() as connection:
+            connection.execute(queries.load("projection_as_wanted"), {"physical": work.physical})
             texts = work.source.read_texts(connection, owner_ids)
         for owner_id in owner_ids:
             owner, text = work.owners[owner_id], texts.get(owner_id)
@@ -710,11 +736,15 @@ def _switch(
     works: Sequence[_Work],
     before_switch: BeforeSwitch | None,
     report: PublishReport,
-) -> None:
-    """Have it looked at what readers would be switched to, if somebody wants to, then switch them."""
+) -> bool:
+    """Have it looked at what readers would be switched to, if somebody wants to, then switch them; see `_move_pointers`."""
+
+    def rehearse(inside: Database) -> None:
+        _move_pointers(inside, embedder, works, PublishReport())
+
     if before_switch is not None and any(work.staged or work.plan.replace for work in works):
-        before_switch(lambda inside: _move_pointers(inside, embedder, works, PublishReport()))
-    _move_pointers(database, embedder, works, report)
+        before_switch(rehearse)
+    return _move_pointers(database, embedder, works, report)
 
 
 def _move_pointers(
@@ -722,43 +752,90 @@ def _move_pointers(
     embedder: CachedEmbedder,
     works: Sequence[_Work],
     report: PublishReport,
-) -> None:
-    """Switch readers over: all collections in one transaction."""
-    units, documents = works
+) -> bool:
+    """Switch readers over, all collections in one transaction; whether documents changed sides."""
+    _, documents = works
+    moves = dict(documents.moves)
     with database.connect() as connection:
-        for work, query in (
-            (units, "projection_move_unit_pointers"),
-            (documents, "projection_move_document_pointers"),
-        ):
-            if not work.staged:
-                continue
-            owners = [work.owners[owner_id] for owner_id in work.staged]
-            moved = connection.execute(
-                queries.load(query),
-                {
-                    "physical": work.physical,
-                    "collection": work.source.collection,
-                    "space_id": embedder.space.space_id,
-                    "chunker_version": work.source.chunker_version,
-                    "owner_ids": [owner.owner_id for owner in owners],
-                    "version_keys": [owner.version_key for owner in owners],
-                    "chunk_counts": [len(work.staged[owner.owner_id]) for owner in owners],
-                    "content_digests": [owner.content_digest for owner in owners],
-                    "payload_digests": [owner.payload_digest for owner in owners],
-                },
-            ).rowcount
-            report.owners_published += moved
-            report.owners_left_for_next_run += len(owners) - moved
-        if documents.plan.replace:
-            handed_over = connection.execute(
-                queries.load("projection_hand_over_documents"),
-                {
-                    "legacy_physical": documents.physical,
-                    "unit_physical": units.physical,
-                    "owner_ids": list(documents.plan.replace),
-                },
-            ).rowcount
-            report.owners_replaced += handed_over
+        while True:
+            with connection.transaction() as attempt:
+                switch = _try_switch(connection, embedder, works, moves)
+                if switch.torn:
+                    # A text changed while it was being embedded, or the payload contract refuses one: such a document stays
+                    # whole on the side where it is, and all others move.
+                    raise Rollback(attempt)
+            if not switch.torn:
+                break
+            moves = {each: side for each, side in moves.items() if each not in switch.torn}
+    report.owners_published += switch.moved
+    report.owners_left_for_next_run += switch.left
+    report.owners_replaced += switch.replaced
+    return switch.has_switched
+
+
+@dataclass(slots=True)
+class _Switch:
+    """What one attempt did: owners published, left out, replaced; documents that their new side does not hold whole."""
+
+    moved: int = 0
+    left: int = 0
+    replaced: int = 0
+    has_switched: bool = False
+    torn: frozenset[str] = frozenset()
+
+
+def _try_switch(
+    connection: Connection[TupleRow],
+    embedder: CachedEmbedder,
+    works: Sequence[_Work],
+    moves: Mapping[str, str],
+) -> _Switch:
+    units, documents = works
+    switch = _Switch()
+    physicals = {"unit_physical": units.physical, "legacy_physical": documents.physical}
+    switched: list[str] = []
+    if moves:
+        # First, because what is shown of a document decides whose pointers may be moved.
+        parameters = {"document_ids": list(moves), "wanted": list(moves.values())}
+        rows = connection.execute(queries.load("projection_switch_sides"), parameters)
+        switched = [row[0] for row in rows]
+    for work, query in (
+        (units, "projection_move_unit_pointers"),
+        (documents, "projection_move_document_pointers"),
+    ):
+        if not work.staged:
+            continue
+        owners = [work.owners[owner_id] for owner_id in work.staged]
+        moved = connection.execute(
+            queries.load(query),
+            {
+                "physical": work.physical,
+                "collection": work.source.collection,
+                "space_id": embedder.space.space_id,
+                "chunker_version": work.source.chunker_version,
+                "owner_ids": [owner.owner_id for owner in owners],
+                "version_keys": [owner.version_key for owner in owners],
+                "chunk_counts": [len(work.staged[owner.owner_id]) for owner in owners],
+                "content_digests": [owner.content_digest for owner in owners],
+                "payload_digests": [owner.payload_digest for owner in owners],
+            },
+        ).rowcount
+        switch.moved += moved
+        switch.left += len(owners) - moved
+    for work, query in (
+        (documents, "projection_hand_over_documents"),
+        (units, "projection_hand_back_units"),
+    ):
+        if work.plan.replace:
+            parameters = {**physicals, "owner_ids": list(work.plan.replace)}
+            switch.replaced += connection.execute(queries.load(query), parameters).rowcount
+    if switched:
+        switch.has_switched = True
+        parameters = {**physicals, "document_ids": switched}
+        rows = connection.execute(queries.load("projection_torn_sides"), parameters)
+        switch.torn = frozenset(row[0] for row in rows)
+        connection.execute(queries.load("projection_note_switched"), {"document_ids": switched})
+    return switch
 
 
 def _clean_up(database: Database, vectors: VectorStore, work: _Work, report: PublishReport) -> None:

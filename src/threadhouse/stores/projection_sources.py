@@ -72,7 +72,7 @@ class OwnerText:
 
 @dataclass(frozen=True, slots=True)
 class WantedOwners:
-    """Owners by id, those refused, and (legacy only) those that another collection holds."""
+    """Owners by id, those refused, and those that the other collection holds instead."""
 
     owners: Mapping[str, ProjectionOwner]
     refused: tuple[QuarantinedItem, ...]
@@ -158,7 +158,8 @@ class UnitSource:
                     "source_revision": row["source_revision"],
                 }
                 _sort_in(self, row, extra, space_id, owners, refused)
-        return WantedOwners(owners, tuple(refused))
+        held = connection.execute(queries.load("projection_held_units"), _only(owner_ids))
+        return WantedOwners(owners, tuple(refused), frozenset(row[0] for row in held))
 
     def read_texts(
         self, connection: Connection[TupleRow], owner_ids: Sequence[str]

@@ -16,7 +16,8 @@ select d.document_id
      , d.data_classification
      , d.visibility, d.readiness, d.publication_state, d.risk_class, d.authority
      , d.updated_at
-     , exists (select from public.tac_logical_unit u where u.document_id = d.document_id and u.current_version_id is not null) as has_units
+     , exists (select from public.tac_logical_unit u where u.document_id = d.document_id and u.current_version_id is not null)
+       and not exists (select from nao.document_in_legacy h where h.document_id = d.document_id) as has_units
 from public.production_document d;
 
 create or replace view source.information_unit as
@@ -44,7 +45,8 @@ select u.logical_unit_id
      , d.tags
 from public.tac_logical_unit u
 join public.production_document d using (document_id)
-join public.tac_unit_version v on v.logical_unit_id = u.logical_unit_id and v.unit_version_id = u.current_version_id;
+join public.tac_unit_version v on v.logical_unit_id = u.logical_unit_id and v.unit_version_id = u.current_version_id
+where not exists (select from nao.document_in_legacy h where h.document_id = u.document_id);
 
 create or replace view source.semantic_thread as
 select thread_id, canonical_address, title, aliases, purpose, description, labels, anchors, owner

@@ -131,6 +131,17 @@ where p.collection = 'production_documents'
   and cong.sees(d.visibility, d.readiness, d.publication_state, d.risk_class, d.authority, d.lifecycle_stage, d.data_classification
     , (select allowed from here));
 
+-- Of what may be seen, documents that a person moved to the side of units, and units whose document a person moved to the legacy side.
+create or replace view visible.moved_document with (security_barrier) as
+select s.document_id
+from nao.document_side s
+cross join lateral (select from visible.production_document d where d.document_id = s.document_id and d.has_units offset 0) d;
+
+create or replace view visible.moved_unit with (security_barrier) as
+select h.logical_unit_id
+from nao.held_unit h
+cross join lateral (select from visible.production_document d where d.document_id = h.document_id offset 0) d;
+
 -- A centroid is its lane's alone, whatever else the reader may see.
 create or replace view visible.projected_centroid with (security_barrier) as
 select p.physical, p.owner_id, p.version_key, t.thread_id, p.lane
