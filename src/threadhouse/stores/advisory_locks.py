@@ -26,21 +26,27 @@ _HELD: ContextVar[frozenset[tuple[str, str]]] = ContextVar("_HELD", default=froz
 
 @contextmanager
 def advisory_lock(
-    database: Database, name: str, doing: str, *, wait_s: float = GRACE_S
+    database: Database,
+    name: str,
+    doing: str,
+    *,
+    wait_s: float = GRACE_S,
+    is_reentrant: bool = False,
 ) -> Generator[None, None, None]:
-    """Hold the lock called ``name`` while the body runs. Who holds it already goes on: a step may be part of a larger one.
+    """Hold the lock called ``name`` while the body runs.
 
     Args:
         database: Where the lock is; everybody who shares it shares the lock.
         name: Any text, the same for all who must not meet.
         doing: Beginning of the sentence that goes on with the holder, such as "The nightly job is being run by".
         wait_s: How long the holder may take to end; seldom less than the grace that a killed one needs.
+        is_reentrant: Let who holds it already go on: a step may be part of a larger one.
 
     Raises:
         StoreLockedError: Somebody else holds it; the message names the connection.
     """
     held = _HELD.get()
-    if (database.conninfo, name) in held:
+    if is_reentrant and (database.conninfo, name) in held:
         yield
         return
     key = {"name": name}

@@ -343,7 +343,9 @@ class Migration:
 
     def lock(self) -> AbstractContextManager[None]:
         """One command at a time. Raises StoreLockedError naming the other one."""
-        return advisory_lock(self.database, MIGRATION_LOCK, "The vectors are being migrated by")
+        return advisory_lock(
+            self.database, MIGRATION_LOCK, "The vectors are being migrated by", is_reentrant=True
+        )
 
     def target(
         self,

@@ -201,6 +201,7 @@ def projection_lock(database: Database) -> AbstractContextManager[None]:
         "The projection is being written by",
         # Whoever follows changes holds it for seconds at a time; a night must not fail for that.
         wait_s=database.lock_timeout_s,
+        is_reentrant=True,
     )
 
 
