@@ -1,4 +1,4 @@
-"""A planted house of leak canaries, once a session: planting takes longer than probing.
+"""A planted house of leak canaries, once a file of tests: planting takes longer than probing.
 
 Belongs here: the house, given back to each test as it was planted. Does not belong here: what a test breaks in it.
 """
@@ -17,11 +17,11 @@ from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Settings
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def planted(
     postgres_server: Database, template_database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[CanaryGround, None, None]:
-    """The house of the session."""
+    """The house of a file. No longer: while its transaction is open, days with new events are looked at again and again."""
     home = tmp_path_factory.mktemp("canaries")
     with (
         new_database(postgres_server, template_database) as database,

@@ -188,7 +188,7 @@ def test_a_failing_check_stops_what_would_be_built_on_it(stopped: ExecuteInProce
     assert not stopped.success
     assert failed_checks(stopped) == {"information_unit_vectors: chunks_are_sound_cuts_of_one_text"}
     assert BUILT - set(metadata(stopped)) == {
-        *("thread_centroids", "replay", "context_packs", "change_position")
+        *("thread_centroids", "replay", "context_packs", "change_position", "record_retention")
     }
 
 

@@ -103,7 +103,7 @@ def test_a_backfill_that_was_killed_is_finished_by_the_same_command(
 
 def test_reports_of_a_range_are_built(sample_hub: CommandLine) -> None:
     ((first, last),) = ask(
-        sample_hub, "select min(local_day)::text, max(local_day)::text from nao.health_report"
+        sample_hub, "select min(report_day)::text, max(report_day)::text from nao.health_report"
     )
     done = built(sample_hub, "reports", "--from", first, "--to", last)
     assert last in str(done["figures"]["days"])
@@ -112,9 +112,9 @@ def test_reports_of_a_range_are_built(sample_hub: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("vectors",), 2, "Say what to build again"),
+        (("vectors",), 2, "say what to build again"),
         (("vectors", "--everything", "--unit", "x"), 2, "--everything takes nothing else"),
-        (("vectors", "--from", "2026-01-02"), 2, "Give --from and --to together"),
+        (("vectors", "--from", "2026-01-02"), 2, "give --from and --to together"),
         (("packs", "--from", "2026-01-02", "--to", "2026-01-01"), 2, "the earlier day to --from"),
         (("vectors", "--unit", "no-such"), 1, "There is no unit no-such; nothing was done."),
         (("centroids", "--thread", "no-such"), 1, "There is no thread no-such"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Unpack
 
 import click
 
-from threadhouse.retrieval.models import Audience
+from threadhouse.pipelines.cli_principal import AUDIENCES
 
 if TYPE_CHECKING:
     from threadhouse.pipelines.backfill import BuiltAgain
@@ -132,7 +132,7 @@ _lanes = click.option(
     "--lane",
     "lanes",
     multiple=True,
-    type=click.Choice([lane.value for lane in Audience]),
+    type=click.Choice(AUDIENCES),
     help="Threads that this lane has a pack of; may be given again.",
 )
 
@@ -189,6 +189,7 @@ def reports(first: datetime, last: datetime, *, as_json: bool) -> None:
 def _backfill(kind: str, **options: Unpack[_Options]) -> None:
     from threadhouse.pipelines.backfill import backfill_builds, cost_of_backfill
     from threadhouse.pipelines.progress_display import open_display
+    from threadhouse.retrieval.models import Audience
     from threadhouse.stores.backfill_selection import BackfillSelection
     from threadhouse.stores.settings import Settings
 
