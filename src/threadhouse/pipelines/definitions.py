@@ -38,14 +38,7 @@ from threadhouse.assets.vectors import content_vectors
 from threadhouse.assets.warehouse import analytics_database, event_retention
 from threadhouse.pipelines.change_sync import change_sync, changes_wait
 from threadhouse.pipelines.executors import executor_for
-from threadhouse.pipelines.jobs import (
-    centroids_backfill,
-    metrics_backfill,
-    nightly_rebuild,
-    packs_backfill,
-    reports_backfill,
-    vectors_backfill,
-)
+from threadhouse.pipelines.jobs import RECORDED_JOBS
 from threadhouse.pipelines.replays import QueryPathReplays
 from threadhouse.pipelines.run_sensors import build_run_sensors
 from threadhouse.pipelines.schedules import build_nightly_schedule
@@ -117,15 +110,7 @@ def build_definitions(
             *build_leak_checks(_canaries, _published),
             *build_data_checks(),
         ],
-        jobs=[
-            nightly_rebuild,
-            metrics_backfill,
-            vectors_backfill,
-            centroids_backfill,
-            packs_backfill,
-            reports_backfill,
-            change_sync,
-        ],
+        jobs=[*RECORDED_JOBS, change_sync],
         schedules=[build_nightly_schedule(settings.threadhouse_tz)],
         sensors=[changes_wait, *build_run_sensors()],
         resources=dict(resources or build_resources()),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import dagster as dg
 from dagster._core.execution.api import execute_run
@@ -20,7 +20,7 @@ from dagster_shared.error import SerializableErrorInfo
 from threadhouse.pipelines.dead_runs import end_dead_runs, process_tags
 from threadhouse.pipelines.definitions import build_definitions, build_resources
 from threadhouse.pipelines.executors import file_logger, rebuildable_job
-from threadhouse.pipelines.jobs import NIGHTLY_JOB
+from threadhouse.pipelines.jobs import RUN_KINDS
 from threadhouse.pipelines.secret_masking import mask
 from threadhouse.pipelines.ui_processes import prepare_instance, running_ui
 from threadhouse.resources.run_listener import listening
@@ -29,9 +29,6 @@ from threadhouse.retrieval.models import Json
 from threadhouse.stores.pipeline_runs import finish_run, start_run
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.settings import Executor, Settings
-
-_WORD: Final = {NIGHTLY_JOB: "nightly"}
-"""How a job's log files are called; those of every other job are called after backfills."""
 
 
 class JobFailedError(ThreadhouseError):
@@ -136,7 +133,7 @@ def _log_file(settings: Settings, job_name: str, run_id: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return (
         folder
-        / f"{_WORD.get(job_name, 'backfill')}-{datetime.now(settings.zone):%Y%m%dT%H%M%S}-{run_id[:8]}.log"
+        / f"{RUN_KINDS[job_name]}-{datetime.now(settings.zone):%Y%m%dT%H%M%S}-{run_id[:8]}.log"
     )
 
 

@@ -58,3 +58,23 @@ reports_backfill = dg.define_asset_job(
     selection=dg.AssetSelection.assets("health_report"),
     description="Health reports of a range of days, in one run: those missing or older than their figures, and the last.",
 )
+
+RUN_KINDS: Final = {
+    NIGHTLY_JOB: "nightly",
+    METRICS_BACKFILL_JOB: "backfill",
+    VECTORS_BACKFILL_JOB: "backfill",
+    CENTROIDS_BACKFILL_JOB: "backfill",
+    PACKS_BACKFILL_JOB: "backfill",
+    REPORTS_BACKFILL_JOB: "backfill",
+}
+"""What a run of a job is called in ``nao.pipeline_run`` and in the name of its log file."""
+
+RECORDED_JOBS: Final = (
+    nightly_rebuild,
+    metrics_backfill,
+    vectors_backfill,
+    centroids_backfill,
+    packs_backfill,
+    reports_backfill,
+)
+"""The jobs of `RUN_KINDS`."""

@@ -10,18 +10,12 @@ from typing import Final
 
 import dagster as dg
 
-from threadhouse.pipelines.jobs import (
-    METRICS_BACKFILL_JOB,
-    NIGHTLY_JOB,
-    metrics_backfill,
-    nightly_rebuild,
-)
+from threadhouse.pipelines.jobs import RECORDED_JOBS, RUN_KINDS
 from threadhouse.pipelines.secret_masking import mask
 from threadhouse.resources.stores import PostgresResource
 from threadhouse.retrieval.models import Json
 from threadhouse.stores.pipeline_runs import note_run
 
-_KINDS: Final = {NIGHTLY_JOB: "nightly", METRICS_BACKFILL_JOB: "backfill"}
 REASON_CHARS: Final = 500
 """Enough for the sentence of an error; the whole story is in the UI."""
 
@@ -32,7 +26,7 @@ def build_run_sensors() -> list[dg.SensorDefinition]:
     @dg.run_status_sensor(
         run_status=dg.DagsterRunStatus.SUCCESS,
         name="note_runs_that_succeeded",
-        monitored_jobs=[nightly_rebuild, metrics_backfill],
+        monitored_jobs=list(RECORDED_JOBS),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Writes down in nao.pipeline_run that a run of the daemon succeeded.",
     )
@@ -43,7 +37,7 @@ def build_run_sensors() -> list[dg.SensorDefinition]:
 
     @dg.run_failure_sensor(
         name="note_runs_that_failed",
-        monitored_jobs=[nightly_rebuild, metrics_backfill],
+        monitored_jobs=list(RECORDED_JOBS),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Writes down in nao.pipeline_run that a run failed, and why; doctor and the health report show it.",
     )
@@ -70,7 +64,7 @@ def _note(
     note_run(
         postgres.open(),
         run.run_id,
-        _KINDS[run.job_name],
+        RUN_KINDS[run.job_name],
         started_at=datetime.fromtimestamp(started, UTC) if started else now,
         finished_at=datetime.fromtimestamp(ended, UTC) if ended else now,
         succeeded=succeeded,

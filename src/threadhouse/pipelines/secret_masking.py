@@ -27,7 +27,13 @@ def _secrets() -> list[str]:
 
     secrets = ("QDRANT_API_KEY", "QUERY_KEY_SECRET", "THREADHOUSE_TOKEN")
     found = [os.environ.get(name, "") for name in secrets]
-    for variable in ("DATABASE_URL", "EXECUTOR_URL", "LAKE_URL", "QDRANT_URL"):
+    for variable in (
+        "DATABASE_URL",
+        "EXECUTOR_URL",
+        "EXECUTOR_RESULTS_URL",
+        "LAKE_URL",
+        "QDRANT_URL",
+    ):
         address = os.environ.get(variable, "")
         try:
             password = urlsplit(address).password or ""
