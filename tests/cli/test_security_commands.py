@@ -70,4 +70,4 @@ def test_the_probe_prints_a_table_and_is_sound(migrated: CommandLine) -> None:
     found = json.loads(done.stdout)
     assert found["canaries"]["is_sound"]
     assert {each["reader"] for each in found["canaries"]["paths"]} >= {"customer", "ai_agent"}
-    assert found["published"]["left_out"] == ["nothing is published yet"]
+    assert found["published"]["remarks"] == ["nothing is published yet"]

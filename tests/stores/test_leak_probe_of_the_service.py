@@ -118,7 +118,7 @@ def test_a_real_hidden_unit_that_comes_back_is_a_security_event(
 
 def test_a_hub_without_vectors_has_nothing_to_probe(database: Database, tmp_path: Path) -> None:
     report = probe_published(settings_of(ContentHouse(database, tmp_path)), DAY)
-    assert (report.outcomes, report.left_out) == ((), ("nothing is published yet",))
+    assert (report.outcomes, report.remarks) == ((), ("nothing is published yet",))
 
 
 def test_the_service_shows_every_reader_its_canaries_and_no_other(ground: CanaryGround) -> None:

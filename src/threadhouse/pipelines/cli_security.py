@@ -157,7 +157,7 @@ def _document(report: ProbeReport) -> dict[str, object]:
     return {
         "is_sound": not report.faults,
         "seconds": round(report.seconds, 3),
-        "left_out": list(report.left_out),
+        "remarks": list(report.remarks),
         "paths": [
             {
                 "path": each.path,

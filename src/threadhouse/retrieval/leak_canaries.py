@@ -316,12 +316,12 @@ class ProbeReport:
 
     Attributes:
         outcomes: One for each path and reader.
-        left_out: What could not be probed here, and why; and what was found before it was asked once more.
+        remarks: What could not be probed here, and why; and what was found before it was asked once more.
     """
 
     outcomes: tuple[PathOutcome, ...]
     seconds: float
-    left_out: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def faults(self) -> tuple[PathOutcome, ...]:
@@ -353,7 +353,7 @@ class ProbeReport:
                 text,
                 *(
                     f"- {line}"
-                    for line in (*(each.in_words() for each in self.faults), *self.left_out)
+                    for line in (*(each.in_words() for each in self.faults), *self.remarks)
                 ),
             ]
         )

@@ -100,7 +100,7 @@ def probe_canaries(settings: Settings) -> ProbeReport:
     if report.only_missed:
         first = "; ".join(each.in_words() for each in report.faults)
         report = _probe_once(database, settings)
-        report = replace(report, left_out=(*report.left_out, f"asked twice, at first: {first}"))
+        report = replace(report, remarks=(*report.remarks, f"asked twice, at first: {first}"))
     report_faults(database, report)
     return report
 
@@ -110,10 +110,10 @@ def _probe_once(database: Database, settings: Settings) -> ProbeReport:
     with planted_canaries(database, settings) as ground:
         outcomes = [*probe_stores(ground), *probe_service(ground)]
         with ground.database.lend() as connection:
-            left_out = tuple(
+            remarks = tuple(
                 f"row-level security: {each.gap}" for each in row_security_gaps(connection)
             )
-    return ProbeReport(tuple(outcomes), time.monotonic() - started, left_out)
+    return ProbeReport(tuple(outcomes), time.monotonic() - started, remarks)
 
 
 def probe_published(
