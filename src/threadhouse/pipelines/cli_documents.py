@@ -138,10 +138,8 @@ def _check_usage(
 def _publish(settings: Settings, ids: Sequence[str]) -> None:
     from threadhouse.pipelines.progress_display import open_display
     from threadhouse.stores.document_migration import publish_documents
-    from threadhouse.stores.embedders import open_embedder
-    from threadhouse.stores.embedding_cache import CachedEmbedder
+    from threadhouse.stores.embedder_in_force import open_embedder_in_force
     from threadhouse.stores.migrations import open_database
-    from threadhouse.stores.vector_cache import PostgresVectorCache
     from threadhouse.stores.vectors import open_writer
 
     database = open_database(settings)
@@ -150,13 +148,8 @@ def _publish(settings: Settings, ids: Sequence[str]) -> None:
         display.announce(
             "Readers stay where they are until the vectors of the other side are there."
         )
-        inner = open_embedder(
-            settings.home,
-            model=settings.embedding_model,
-            path=settings.embedding_path,
-            threads=settings.embedding_threads,
-            progress=display.announce,
-        )
+        # Of the model that the collections are in: after a switch the settings may still name the one before.
+        embedder = open_embedder_in_force(settings, database, display.announce)
         vectors = open_writer(
             home=settings.home,
             lock_timeout_s=settings.lock_timeout_s,
@@ -164,7 +157,6 @@ def _publish(settings: Settings, ids: Sequence[str]) -> None:
             api_key=key.get_secret_value() if key else None,
         )
         with closing(vectors):
-            embedder = CachedEmbedder(inner, PostgresVectorCache(database))
             publish_documents(database, vectors, embedder, settings.home, ids)
 
 
