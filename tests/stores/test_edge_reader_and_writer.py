@@ -608,8 +608,8 @@ def test_copies_of_a_shard_that_stays_open_hold_what_it_holds(
     with EdgeWriter(home) as writer, EdgeReader(home) as reader:
         writer.upsert(ALIAS, SPACE.space_id, make_points(0, 200))
         writer.publish(ALIAS)
-        proofs: list[object] = []
-        monkeypatch.setattr(f"{vectors_edge.__name__}._require_points", lambda *_: proofs.append(_))
+        closed: list[object] = []
+        monkeypatch.setattr(EdgeWriter, "_close_shard", lambda _, physical: closed.append(physical))
         for turn in range(12):
             start = draw.randrange(300)
             writer.upsert(ALIAS, SPACE.space_id, make_points(start, start + 40, turn % 3))
@@ -622,7 +622,8 @@ def test_copies_of_a_shard_that_stays_open_hold_what_it_holds(
             assert everything_in(reader) == everything_in(writer)
             assert answers_of(reader) == answers_of(writer)
         last = everything_in(writer)
-        assert proofs == [], "a copy was opened, so these were no copies of an open shard"
+        assert closed == [], "the shard was closed, so these were no copies of an open one"
+        monkeypatch.undo()
     with EdgeWriter(home) as writer:
         assert everything_in(writer) == last
 
