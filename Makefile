@@ -30,7 +30,7 @@ ui: $(VENV)/.runtime ## open the Dagster UI on localhost
 	@$(BIN)/threadhouse ui
 
 test: $(VENV)/.dev ## every test except those marked slow, a file at a time on every core
-	@$(BIN)/pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadfile
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-slow: $(VENV)/.dev ## the longer runs
 	@$(BIN)/pytest -m slow

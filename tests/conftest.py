@@ -6,6 +6,7 @@ Belongs here: what is slow to make and safe to share. Does not belong here: fixt
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,22 @@ from filelock import FileLock
 if TYPE_CHECKING:
     from threadhouse.stores.embedders import FastembedEmbedder
 
+MEMORY = Path("/dev/shm")
+MEMORY_NEEDED = 12 * 1024**3
+"""Bytes. A test's stores hold little, but an engine maps whole pages of empty files, and in memory those count."""
+
 pytest_plugins = ["fixtures_hypothesis", "fixtures_postgres", "fixtures_canaries"]
+
+
+def pytest_configure() -> None:
+    """Let temporary folders lie in memory where there is enough of it.
+
+    Tests make and remove hundreds of thousands of small files (a database is 500, a collection 150): on a disk that is most of
+    what they wait for. ``PYTEST_DEBUG_TEMPROOT`` and ``--basetemp`` say otherwise.
+    """
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
+        if shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.fixture(scope="session")

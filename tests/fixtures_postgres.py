@@ -30,7 +30,8 @@ _numbers = itertools.count(1)
 def new_database(server: Database, template: str = "template0") -> Generator[Database, None, None]:
     """Create a database, yield it, drop it; what still is connected to it is cut off."""
     name = f"threadhouse_test_{os.getpid()}_{next(_numbers)}"
-    create = sql.SQL("create database {} template {} encoding 'UTF8'")
+    # Half the time of the other strategy where files are cheap, as they are in memory.
+    create = sql.SQL("create database {} template {} encoding 'UTF8' strategy file_copy")
     with server.connect(autocommit=True) as connection:
         connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
     try:
