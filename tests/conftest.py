@@ -16,7 +16,7 @@ from filelock import FileLock
 if TYPE_CHECKING:
     from threadhouse.stores.embedders import FastembedEmbedder
 
-MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev", "shm")
 MEMORY_NEEDED = 12 * 1024**3
 """Bytes. A test's stores hold little, but an engine maps whole pages of empty files, and in memory those count."""
 
@@ -29,9 +29,9 @@ def pytest_configure() -> None:
     Tests make and remove hundreds of thousands of small files (a database is 500, a collection 150): on a disk that is most of
     what they wait for. ``PYTEST_DEBUG_TEMPROOT`` and ``--basetemp`` say otherwise.
     """
-    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
-        if shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
-            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    is_usable = MEMORY.is_dir() and os.access(MEMORY, os.W_OK)
+    if is_usable and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.fixture(scope="session")
