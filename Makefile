@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 BENCH_VENV := .venv-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help nightly ui test test-slow test-postgres check bench bench-metrics bench-sync bench-soak bench-quality lock clean
+.PHONY: help nightly ui test test-slow test-postgres check bench bench-metrics bench-sync bench-soak bench-growth bench-quality lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -51,6 +51,9 @@ bench-metrics: $(VENV)/.dev ## the metrics warehouse at its full size: a day of 
 
 bench-soak: $(VENV)/.dev ## ten minutes of writers, readers, a listener, a nightly and faults at the same time
 	@$(BIN)/python -m bench soak --seconds 600
+
+bench-growth: $(VENV)/.dev ## hubs of 1, 10 and 100 thousand units beside each other
+	@$(BIN)/python -m bench growth --units 1000 10000 100000
 
 bench-sync: $(VENV)/.dev ## what following changes costs in a hub of 100,000 units, and a reconcile with nothing to do
 	@$(BIN)/python -m bench sync --units 100000 --threads 2000 --changed 10 100 1000

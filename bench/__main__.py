@@ -32,6 +32,7 @@ BENCHES = (
     "sync",
     "soak",
     "access_cost",
+    "growth",
     "metrics",
 )
 """In the order in which all of them run."""
