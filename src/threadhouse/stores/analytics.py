@@ -22,12 +22,12 @@ from threadhouse.retrieval.errors import AnalyticsError
 from threadhouse.retrieval.text import show_unseen
 from threadhouse.stores import queries
 from threadhouse.stores.arrow_copies import arrow_copies
+from threadhouse.stores.durable_files import replace_durably
 from threadhouse.stores.lake import (
     MEMORY_LIMIT,
     TABLE,
     query_text,
     remove_left_spills,
-    replace_durably,
     spilling,
 )
 

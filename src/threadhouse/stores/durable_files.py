@@ -19,6 +19,14 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def replace_durably(aside: Path, target: Path) -> None:
+    """Put a finished file in the place of another: old or new after a crash, never a mixture."""
+    sync(aside)
+    aside.replace(target)
+    # A rename is durable only when the folder that records it is.
+    sync(target.parent)
+
+
 def sync_tree(folder: Path) -> None:
     """Make a finished tree durable at once: a file system commits 200 files together far sooner than one by one."""
     # What is no file and no folder, such as a socket, holds nothing.

@@ -41,8 +41,8 @@ from threadhouse.retrieval.local_days import day_bounds, days_between
 from threadhouse.retrieval.metrics import LANES, OVERALL
 from threadhouse.retrieval.models import Audience, HealthStatus
 from threadhouse.stores import queries
+from threadhouse.stores.durable_files import replace_durably
 from threadhouse.stores.gap_signals import gaps_by_day
-from threadhouse.stores.lake import replace_durably
 from threadhouse.stores.metrics_store import read_daily_metrics
 from threadhouse.stores.replay import require_replay
 from threadhouse.stores.thread_health import KnownHealth, latest_thread_health

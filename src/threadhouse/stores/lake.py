@@ -32,6 +32,7 @@ from threadhouse.retrieval.errors import ConfigurationError, StoreLockedError
 from threadhouse.retrieval.events import EVENT_SCHEMA, event_fault
 from threadhouse.retrieval.metrics import AGGREGATE_SCHEMA, FACT_SCHEMA, count_rates
 from threadhouse.stores import queries
+from threadhouse.stores.durable_files import replace_durably, sync
 
 if TYPE_CHECKING:
     import duckdb
@@ -291,7 +292,7 @@ class EventLake:
     def remove_day(self, day: date) -> None:
         """Remove the file of a day whose events all moved away. Needs `writing`."""
         self.file_of(day).unlink(missing_ok=True)
-        _sync_folder(self.file_of(day).parent)
+        sync(self.file_of(day).parent)
 
 
 def compute_daily_metrics(lake: EventLake, days: Iterable[date], zone: ZoneInfo) -> pl.DataFrame:
@@ -348,14 +349,6 @@ def remove_left_spills(parent: Path) -> None:
         pid = spill.name.removeprefix(_SPILL).partition("-")[0]
         if not pid.isdigit() or not psutil.pid_exists(int(pid)):
             shutil.rmtree(spill, ignore_errors=True)
-
-
-def replace_durably(aside: Path, target: Path) -> None:
-    """Put a finished file in the place of another: old or new after a crash, never a mixture."""
-    with aside.open("rb") as written:
-        os.fsync(written.fileno())
-    aside.replace(target)
-    _sync_folder(target.parent)
 
 
 def _count_batch(lake: EventLake, days: Sequence[date]) -> pl.DataFrame:
@@ -415,15 +408,6 @@ def _faulty(file: Path) -> pl.LazyFrame:
 
 def _digest_in(file: BinaryIO) -> DayDigest:
     return DayDigest(**json.loads(pl.read_parquet_metadata(file)[DIGEST_KEY]))
-
-
-def _sync_folder(folder: Path) -> None:
-    # A rename is durable only when the folder that records it is.
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def query_text(name: str) -> str:

@@ -42,11 +42,11 @@ from threadhouse.stores.backup import (
     check_files,
     read_manifest,
 )
-from threadhouse.stores.durable_files import sync, sync_tree
+from threadhouse.stores.durable_files import replace_durably, sync, sync_tree
 from threadhouse.stores.embedded_postgres import READY_FILE, RESTORING, make_passable
 from threadhouse.stores.embedders import FastembedEmbedder, open_embedder
 from threadhouse.stores.embedding_cache import CachedEmbedder
-from threadhouse.stores.lake import TABLE, EventLake, replace_durably
+from threadhouse.stores.lake import TABLE, EventLake
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.postgres_programs import restore_database
 from threadhouse.stores.repair import repair_projection
