@@ -11,9 +11,11 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import settings
 
 from fixtures_source_tree import PACKAGE, ROOT, source_modules
+from threadhouse.stores.settings import Settings
 
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -122,3 +124,15 @@ def test_the_guide_names_the_folders_and_profiles_that_exist() -> None:
     assert sorted(with_tests - folders) == []
     for profile in set(rows) - folders:
         assert settings.get_profile(profile).max_examples in {100, 1000}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples" / "deploy").glob("*.yaml")), ids=lambda path: path.name
+)
+def test_an_example_of_a_deployment_is_yaml_with_settings_that_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert isinstance(yaml.safe_load(text), dict)
+    own = re.findall(r"^ {4}([A-Z][A-Z_]+):|name: ([A-Z][A-Z_]+),", text, re.MULTILINE)
+    known = {name.upper() for name in Settings.model_fields}
+    assert own
+    assert {name for pair in own for name in pair if name} - known == set()
