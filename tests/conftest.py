@@ -20,7 +20,12 @@ MEMORY = Path("/dev", "shm")
 MEMORY_NEEDED = 12 * 1024**3
 """Bytes. A test's stores hold little, but an engine maps whole pages of empty files, and in memory those count."""
 
-pytest_plugins = ["fixtures_hypothesis", "fixtures_postgres", "fixtures_canaries"]
+pytest_plugins = [
+    "fixtures_hypothesis",
+    "fixtures_postgres",
+    "fixtures_canaries",
+    "fixtures_object_store",
+]
 
 
 def pytest_configure() -> None:

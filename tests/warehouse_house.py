@@ -67,7 +67,7 @@ def with_local_day(events: pl.DataFrame, days: Sequence[date], zone: ZoneInfo) -
 
 def write_days(lake: EventLake, events: pl.DataFrame, days: Sequence[date]) -> None:
     """Put events with ``local_day`` into the files of their days; days without events get none."""
-    with lake.writing(), lake.working() as working:
+    with lake.writing(None), lake.working() as working:
         for day in days:
             of_day = events.filter(pl.col("local_day") == day).select(*EVENT_SCHEMA)
             if of_day.height:

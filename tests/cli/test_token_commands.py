@@ -89,6 +89,14 @@ def test_a_token_in_the_environment_is_masked_wherever_it_is_quoted(
     assert mask(f"a library said {token}") == "a library said ***\n"
 
 
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_ACCOUNT_KEY"])
+def test_a_key_to_the_lake_is_masked_wherever_it_is_quoted(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "hunter2")
+    assert mask("a library said hunter2") == "a library said ***"
+
+
 def test_keys_are_rotated(run: Run, tmp_path: Path) -> None:
     assert "There is no key yet" in run("token", "keys", "list")[1]
     run("token", "keys", "create")

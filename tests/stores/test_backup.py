@@ -13,11 +13,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from backup_house import BackupHouse, settings_of
-from fixtures_postgres import new_database
+from fixtures_object_store import ObjectServer
+from fixtures_postgres import as_url, new_database
 from hub_rows import write_version
-from threadhouse.retrieval.errors import BackupError, ConfigurationError, StoreLockedError
+from threadhouse.retrieval.errors import (
+    BackupError,
+    ConfigurationError,
+    StoreLockedError,
+    StoreUnreachableError,
+)
 from threadhouse.stores import embedded_postgres, migrations
 from threadhouse.stores.backup import (
     BackupManifest,
@@ -226,6 +233,45 @@ def test_a_home_that_holds_something_is_refused_and_kept_aside_when_asked(
     assert [path.name for path in done.replaced.iterdir()] == ["qdrant"]
     assert (done.replaced / "qdrant" / "aliases.json").read_text() == "{}"
     assert embedded_house(new_home, house.model).audit().is_clean
+
+
+@pytest.mark.slow
+def test_a_lake_in_an_object_store_is_put_back_and_taken_again(
+    taken: Path,
+    tmp_path: Path,
+    outside: Settings,
+    empty_database: Database,
+    object_server: ObjectServer,
+    bucket: str,
+) -> None:
+    lake = {"lake_url": f"s3://{bucket}/hub", "aws_endpoint_url": object_server.endpoint}
+    settings = outside.model_copy(update=lake)
+    dead = outside.model_copy(update=lake | {"aws_endpoint_url": "http://127.0.0.1:1"})
+    with pytest.raises(StoreUnreachableError, match="does not answer"):
+        restore(dead, taken)
+    restore(settings, taken)
+
+    # Another machine, which has no copy yet.
+    again = settings.model_copy(update={"threadhouse_home": tmp_path / "third"})
+    create_backup(again, empty_database, tmp_path / "b", progress=no_progress)
+    days = sorted(path.relative_to(taken) for path in taken.glob("lake/*/*"))
+    assert days
+    assert all((tmp_path / "b" / day).read_bytes() == (taken / day).read_bytes() for day in days)
+    assert len(list((tmp_path / "b").glob("lake/*/*"))) == len(days)
+
+    with (
+        new_database(empty_database) as other,
+        pytest.raises(BackupError, match="There are events in s3:"),
+    ):
+        restore(
+            settings.model_copy(
+                update={
+                    "threadhouse_home": tmp_path / "fourth",
+                    "database_url": SecretStr(as_url(other)),
+                }
+            ),
+            taken,
+        )
 
 
 def _flip_a_byte(copy: Path) -> None:

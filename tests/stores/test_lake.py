@@ -20,6 +20,7 @@ import polars as pl
 import pytest
 from psycopg import sql
 
+from fixtures_object_store import ObjectServer
 from threadhouse.retrieval.errors import ConfigurationError, StoreLockedError
 from threadhouse.retrieval.events import EVENT_SCHEMA, MAX_CHARS, RetrievalEvent
 from threadhouse.stores.lake import DayDigest, EventLake, compute_daily_metrics
@@ -41,9 +42,16 @@ ONE_DAY = timedelta(days=1)
 LATENESS = Path(__file__).parents[3] / "shared" / "data" / "event_lateness" / "git_events.jsonl"
 
 
+ON_BOTH = pytest.mark.parametrize("lake", ["folder", "object store"], indirect=True)
+"""What a lake promises wherever its files are. The other tests are about events, and need one kind to show it."""
+
+
 @pytest.fixture
-def lake(tmp_path: Path) -> EventLake:
-    return EventLake(tmp_path / "lake", lock_timeout_s=0.2)
+def lake(tmp_path: Path, request: pytest.FixtureRequest) -> EventLake:
+    if getattr(request, "param", "folder") == "folder":
+        return EventLake(tmp_path / "lake", lock_timeout_s=0.2)
+    server: ObjectServer = request.getfixturevalue("object_server")
+    return server.lake(tmp_path, server.new_bucket())
 
 
 def query(at: datetime, query_id: UUID | None = None, **fields: object) -> RetrievalEvent:
@@ -98,6 +106,7 @@ def test_events_lie_under_the_local_day_and_not_the_utc_day(
     assert extract_days(database, lake, SAIGON).days_written == (TUESDAY,)
 
 
+@ON_BOTH
 def test_second_extract_writes_nothing(database: Database, lake: EventLake) -> None:
     append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
     extract_days(database, lake, SAIGON)
@@ -105,6 +114,7 @@ def test_second_extract_writes_nothing(database: Database, lake: EventLake) -> N
     assert (again.days_written, again.days_unchanged) == ((), 0)
 
 
+@ON_BOTH
 def test_every_day_is_held_against_postgres_when_asked(database: Database, lake: EventLake) -> None:
     append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
     extract_days(database, lake, SAIGON)
@@ -118,6 +128,7 @@ def test_event_appended_twice_is_one_event(database: Database, lake: EventLake) 
     assert extract_days(database, lake, SAIGON).rows_written == 1
 
 
+@ON_BOTH
 def test_late_event_reopens_its_day_and_no_other(database: Database, lake: EventLake) -> None:
     append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
     extract_days(database, lake, SAIGON)
@@ -134,6 +145,7 @@ def test_verdict_lies_in_the_day_of_its_query(database: Database, lake: EventLak
     assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
 
 
+@ON_BOTH
 def test_verdict_moves_when_its_query_arrives_late(database: Database, lake: EventLake) -> None:
     query_id = uuid4()
     append_events(database, [query(MORNING), verdict(MORNING + ONE_DAY, query_id)])
@@ -152,6 +164,7 @@ def test_edited_event_reopens_its_day(database: Database, lake: EventLake) -> No
     assert days_to_look_at(database, lake, SAIGON) == (MONDAY,)
 
 
+@ON_BOTH
 def test_another_time_zone_makes_every_day_dirty(database: Database, lake: EventLake) -> None:
     append_events(database, [query(MORNING)])
     extract_days(database, lake, SAIGON)
@@ -170,6 +183,7 @@ def test_only_the_days_asked_for_are_extracted(database: Database, lake: EventLa
     assert extract_days(database, lake, SAIGON, [TUESDAY]).days_written == (TUESDAY,)
 
 
+@ON_BOTH
 def test_events_that_postgres_no_longer_keeps_stay_in_the_lake(
     database: Database, lake: EventLake
 ) -> None:
@@ -232,6 +246,7 @@ def test_invalid_event_is_quarantined_by_name_and_not_extracted(
     assert ids_of(lake, MONDAY) == {str(good.event_id)}
 
 
+@ON_BOTH
 def test_a_day_that_left_an_event_out_has_the_columns_of_every_day(
     database: Database, lake: EventLake
 ) -> None:
@@ -326,6 +341,7 @@ def test_no_query_text_reaches_the_lake(database: Database, lake: EventLake) -> 
     assert "query_text" not in pl.read_parquet(lake.file_of(MONDAY)).columns
 
 
+@ON_BOTH
 def test_duckdb_reads_the_same_days(database: Database, lake: EventLake) -> None:
     append_events(database, [query(MORNING), query(MORNING), query(MORNING + ONE_DAY)])
     extract_days(database, lake, SAIGON)
@@ -341,7 +357,7 @@ def test_leftover_of_a_killed_writer_is_invisible_and_replaced(lake: EventLake) 
     folder.mkdir(parents=True)
     (folder / ".events.parquet.aside").write_bytes(b"half a file")
     assert lake.digests() == {}
-    with lake.writing(), lake.working() as working:
+    with lake.writing(None), lake.working() as working:
         lake.write_day(working, MONDAY, frame([an_event(1)]), DayDigest("c", 1, 1, "0"))
     assert [file.name for file in folder.iterdir()] == ["events.parquet"]
 
@@ -356,12 +372,12 @@ def look(file: Path) -> tuple[int, str]:
 
 def test_reader_never_sees_half_a_day_while_it_is_replaced(lake: EventLake) -> None:
     small, large = frame([an_event(0)]), frame([an_event(n) for n in range(5_000)])
-    with lake.writing(), lake.working() as working:
+    with lake.writing(None), lake.working() as working:
         lake.write_day(working, MONDAY, small, DayDigest("c", 1, 1, "small"))
     stop = threading.Event()
 
     def keep_replacing() -> None:
-        with lake.writing(), lake.working() as working:
+        with lake.writing(None), lake.working() as working:
             while not stop.is_set():
                 lake.write_day(working, MONDAY, large, DayDigest("c", 5_000, 1, "large"))
                 lake.write_day(working, MONDAY, small, DayDigest("c", 1, 1, "small"))
@@ -379,9 +395,9 @@ def test_reader_never_sees_half_a_day_while_it_is_replaced(lake: EventLake) -> N
 def test_second_writer_is_told_to_wait(lake: EventLake) -> None:
     other = EventLake(lake.root, lock_timeout_s=0.05)
     with (
-        lake.writing(),
+        lake.writing(None),
         pytest.raises(StoreLockedError, match="wait for its run to end"),
-        other.writing(),
+        other.writing(None),
     ):
         pass
 
@@ -407,6 +423,7 @@ def test_a_damaged_day_file_is_written_again(
     assert len(ids_of(lake, MONDAY)) == 1
 
 
+@ON_BOTH
 def test_only_days_since_the_last_extract_are_looked_at(
     database: Database, lake: EventLake
 ) -> None:
@@ -417,6 +434,7 @@ def test_only_days_since_the_last_extract_are_looked_at(
     assert days_to_look_at(database, lake, SAIGON) == (MONDAY,)
 
 
+@ON_BOTH
 def test_what_a_run_was_not_asked_for_stays_due(database: Database, lake: EventLake) -> None:
     append_events(database, [query(MORNING), query(MORNING + ONE_DAY)])
     extract_days(database, lake, SAIGON, [TUESDAY])
@@ -439,6 +457,7 @@ def test_an_event_of_a_transaction_that_began_before_the_extract_is_not_missed(
     assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
 
 
+@ON_BOTH
 def test_deleted_event_leaves_the_lake(database: Database, lake: EventLake) -> None:
     kept, gone = query(MORNING), query(MORNING)
     append_events(database, [query(MORNING - ONE_DAY), kept, gone])
@@ -451,6 +470,7 @@ def test_deleted_event_leaves_the_lake(database: Database, lake: EventLake) -> N
     assert ids_of(lake, MONDAY) == {str(kept.event_id)}
 
 
+@ON_BOTH
 def test_an_event_moved_to_another_day_changes_both(database: Database, lake: EventLake) -> None:
     moved = query(MORNING)
     append_events(database, [query(MORNING), moved])
@@ -478,6 +498,7 @@ def test_a_removed_day_file_is_written_again(database: Database, lake: EventLake
     assert extract_days(database, lake, SAIGON).days_written == (MONDAY,)
 
 
+@ON_BOTH
 def test_another_database_is_looked_at_whole(
     make_database: Callable[[], Database], lake: EventLake
 ) -> None:

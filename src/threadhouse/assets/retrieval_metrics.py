@@ -89,7 +89,7 @@ def _build_metric_assets(daily: dg.DailyPartitionsDefinition) -> list[dg.AssetsD
                 "days_removed": ", ".join(map(str, done.days_removed)) or "none",
                 "days_unchanged": done.days_unchanged,
                 "quarantined": done.quarantined,
-                "files": dg.MetadataValue.path(lake.open().glob),
+                "files": dg.MetadataValue.path(lake.open().published_glob),
             }
         )
 

@@ -49,14 +49,19 @@ def sql(statement: str, *, form: str) -> None:
 
     It reads what the last nightly left, and nothing else of this machine; it cannot write. Questions' words are not there.
     """
-    from threadhouse.stores.analytics import Cut, asking
+    from threadhouse.stores.analytics import Cut, asking, refresh_analytics
     from threadhouse.stores.lake import EventLake
+    from threadhouse.stores.postgres import Database
     from threadhouse.stores.settings import Settings
 
     settings = Settings.from_environment()
     # One more of each, to know whether there is more.
     cut = Cut(TABLE_ROWS + 1, CELL_CHARS + 1) if form == "table" else None
-    with asking(EventLake.open(settings), statement, settings.home, cut) as answer:
+    lake = EventLake.open(settings)
+    if lake.is_copy:
+        # The last night may have been run by another machine.
+        refresh_analytics(Database.open(settings), lake)
+    with asking(lake, statement, settings.home, cut) as answer:
         {"table": _print_table, "csv": _print_csv, "json": _print_json}[form](answer)
 
 

@@ -8,6 +8,25 @@ from __future__ import annotations
 import os
 import re
 
+SECRETS = (
+    "QDRANT_API_KEY",
+    "QUERY_KEY_SECRET",
+    "THREADHOUSE_TOKEN",
+    # Of the object store that a lake may lie in.
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_ACCESS_KEY",
+    "AZURE_STORAGE_MASTER_KEY",
+    "AZURE_STORAGE_CLIENT_SECRET",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_STORAGE_SAS_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_STORAGE_TOKEN",
+    "GOOGLE_SERVICE_ACCOUNT_KEY",
+)
+"""Variables that are a secret from their first to their last character."""
+
 SHORTEST_SECRET_CHARS = 3
 """A shorter one protects nothing, and hiding it would turn every sentence into asterisks."""
 
@@ -25,13 +44,13 @@ def mask(text: str) -> str:
 def _secrets() -> list[str]:
     from urllib.parse import quote, unquote, urlsplit
 
-    secrets = ("QDRANT_API_KEY", "QUERY_KEY_SECRET", "THREADHOUSE_TOKEN")
-    found = [os.environ.get(name, "") for name in secrets]
+    found = [os.environ.get(name, "") for name in SECRETS]
     for variable in (
         "DATABASE_URL",
         "EXECUTOR_URL",
         "EXECUTOR_RESULTS_URL",
         "LAKE_URL",
+        "AWS_ENDPOINT_URL",
         "QDRANT_URL",
     ):
         address = os.environ.get(variable, "")

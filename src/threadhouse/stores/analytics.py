@@ -80,6 +80,7 @@ def refresh_analytics(database: Database, lake: EventLake) -> bool:
     """
     import duckdb
 
+    lake.catch_up()
     if not any((lake.root / TABLE).glob("local_day=*")):
         return False
     target = analytics_file(lake)

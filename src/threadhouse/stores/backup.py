@@ -312,6 +312,7 @@ def _copy_lake(lake: EventLake, target: Path, progress: Progress) -> None:
     A day may be replaced meanwhile, never torn; one that ``LAKE_DAYS`` removes in between was to leave anyway.
     """
     target.mkdir()
+    lake.catch_up()
     days = sorted((lake.root / TABLE).glob(f"local_day=*/{DAY_FILE}"))
     for done, day in enumerate(days, 1):
         with suppress(FileNotFoundError), day.open("rb") as reading:

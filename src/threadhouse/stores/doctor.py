@@ -64,6 +64,7 @@ _INSTEAD = {
     "database_url": ": the embedded PostgreSQL",
     "qdrant_url": ": the embedded engine",
     "lake_url": ": below the home",
+    "aws_endpoint_url": ": that of Amazon",
 }
 _RUN_NIGHTLY = "run make nightly"
 
@@ -653,14 +654,20 @@ def _check_event_days(database: Database, settings: Settings) -> Finding:
     from threadhouse.stores.lake_extract import days_to_look_at
     from threadhouse.stores.metrics_store import days_due
 
-    lake = EventLake.open(settings)
+    name = "metric days"
+    try:
+        lake = EventLake.open(settings)
+        lake.catch_up()
+    except (ConfigurationError, StoreUnreachableError):
+        detail = "cannot be told without the event lake"
+        return Finding(Section.STALE, name, State.WARN, detail, "see there")
     changed = days_to_look_at(database, lake, settings.zone)
     due = {*changed, *days_due(database, lake)}
     total = len({*lake.digests(), *changed})
     detail = f"{total:,} local days with events, {len(due):,} that may have changed since they were last counted"
     if not due:
-        return Finding(Section.STALE, "metric days", State.OK, detail)
-    return Finding(Section.STALE, "metric days", State.WARN, detail, "run threadhouse nightly")
+        return Finding(Section.STALE, name, State.OK, detail)
+    return Finding(Section.STALE, name, State.WARN, detail, "run threadhouse nightly")
 
 
 def _check_quarantine(connection: Connection[TupleRow]) -> Iterator[Finding]:
@@ -753,13 +760,14 @@ def _check_lake(settings: Settings) -> list[Finding]:
 
     name = "event lake"
     try:
-        folder = EventLake.open(settings).root
-    except ConfigurationError as error:
+        lake = EventLake.open(settings)
+        files = lake.file_sizes()
+    except (ConfigurationError, StoreUnreachableError) as error:
         return [_failed(Section.REACHABLE, name, error)]
-    files = [path.stat().st_size for path in folder.rglob("*.parquet")] if folder.is_dir() else []
     if not files:
-        return [Finding(Section.REACHABLE, name, State.WARN, f"no file in {folder}", _RUN_NIGHTLY)]
-    detail = f"{len(files):,} Parquet files, {_size(sum(files))}, in {folder}"
+        detail = f"no file in {lake.address}"
+        return [Finding(Section.REACHABLE, name, State.WARN, detail, _RUN_NIGHTLY)]
+    detail = f"{len(files):,} Parquet files, {_size(sum(files))}, in {lake.address}"
     return [Finding(Section.REACHABLE, name, State.OK, detail)]
 
 

@@ -119,7 +119,7 @@ def _close_days(
 
 
 def _close_day(database: Database, lake: EventLake, zone: ZoneInfo, day: date) -> int:
-    with lake.writing(), database.connect() as connection:
+    with lake.writing(database), database.connect() as connection:
         # What arrives after this snapshot stays, and is found to be late by the next extract.
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.execute(queries.load("retention_begin"))
@@ -158,7 +158,7 @@ def _drop_files(
         gone = tuple(day for day in lake.digests() if day < first_kept)
         # Before the files: a day without a file whose rates nobody closed would be counted as empty.
         _move_horizon(database, zone, lake_kept_from=first_kept)
-    with lake.writing():
+    with lake.writing(database):
         for day in gone:
             lake.remove_day(day)
     return gone

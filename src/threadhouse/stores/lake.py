@@ -5,13 +5,15 @@ Does not belong here: getting events out of Postgres (``stores.lake_extract``), 
 
 A day is one file, and its digest lies inside it, in the footer: a rename puts both in place or neither, so a reader never meets
 half a day and a killed writer leaves nothing to repair. DuckDB writes and reads files in a stream, so that memory is bounded
-however many events a day has.
+however many events a day has. Where an object store has the files, a day is put there first, all at once, and the folder is a
+copy that is brought up to date before it is read.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,18 +34,29 @@ from threadhouse.retrieval.errors import ConfigurationError, StoreLockedError
 from threadhouse.retrieval.events import EVENT_SCHEMA, event_fault
 from threadhouse.retrieval.metrics import AGGREGATE_SCHEMA, FACT_SCHEMA, count_rates
 from threadhouse.stores import queries
+from threadhouse.stores.advisory_locks import GRACE_S, advisory_lock
 from threadhouse.stores.durable_files import replace_durably, sync
+from threadhouse.stores.lake_objects import CREDENTIALS, ObjectMirror
 
 if TYPE_CHECKING:
     import duckdb
 
     from threadhouse.stores.arrow_copies import ArrowStream
+    from threadhouse.stores.postgres import Database
     from threadhouse.stores.settings import Settings
 
 TABLE: Final = "retrieval_metric_event"
 DIGEST_KEY: Final = "threadhouse.day_digest"
 DAY_FILE: Final = "events.parquet"
 STATE_FILE: Final = ".extracted.json"
+
+CACHE: Final = "lake-cache"
+"""Below the home: a folder for each object store that was read."""
+
+_PUBLISHED: Final = re.compile(
+    rf"{TABLE}/(local_day=\d{{4}}-\d\d-\d\d/{re.escape(DAY_FILE)}|{re.escape(STATE_FILE)})"
+)
+"""What of a lake other machines see."""
 
 MEMORY_LIMIT: Final = "900MB"
 """What DuckDB may hold before it goes on in files. With Python and polars beside it a process stays below 1.5 GB."""
@@ -99,7 +112,8 @@ class ExtractState:
     """How far the lake has followed a database.
 
     ``since`` is the transaction from which on changes may be missing, ``pending`` are days that were found changed and were not
-    written yet, ``days`` those that had a file afterwards.
+    written yet, ``days`` those that had a file afterwards. ``versions`` are the objects that those were, in the same order: a day
+    that is another object by now was put by a run that never came to remember it.
     """
 
     contract: str
@@ -108,6 +122,7 @@ class ExtractState:
     seen_at: str
     pending: tuple[str, ...]
     days: tuple[str, ...]
+    versions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,41 +144,88 @@ class FaultyEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventLake:
-    """Day files below ``root``, in Hive layout: ``retrieval_metric_event/local_day=…/``."""
+    """Day files below ``root``, in Hive layout: ``retrieval_metric_event/local_day=…/``.
+
+    With ``objects``, ``root`` is the copy of an object store. `writing`, `digests` and `catch_up` bring it up to date; what else
+    reads, reads what they left.
+    """
 
     root: Path
     lock_timeout_s: float = 30.0
+    objects: ObjectMirror | None = None
 
     @classmethod
     def open(cls, settings: Settings) -> EventLake:
-        """The lake of the home folder, or the folder that ``LAKE_URL`` names.
+        """The lake of the home folder, or the folder or object store that ``LAKE_URL`` names. Nothing is asked of a store yet.
 
         Raises:
-            ConfigurationError: The address is not one of a folder.
+            ConfigurationError: The address is of another kind, or no address of its kind.
         """
         if settings.lake_url is None:
             return cls(settings.home / "lake", settings.lock_timeout_s)
         parts = urlsplit(settings.lake_url)
+        if parts.scheme in CREDENTIALS:
+            objects = ObjectMirror.open(
+                parts, settings.aws_endpoint_url, settings.home / CACHE, TABLE, _PUBLISHED
+            )
+            return cls(objects.root, settings.lock_timeout_s, objects)
         if parts.scheme not in {"", "file"} or parts.netloc not in {"", "localhost"}:
+            kinds = ", ".join(f"{kind}://" for kind in CREDENTIALS)
             message = (
                 f"LAKE_URL names a store of kind {parts.scheme or parts.netloc!r}, which the lake "
-                "cannot write day by day; give a folder or a file:// address."
+                f"cannot write day by day; give a folder, a file:// address, or one of {kinds}."
             )
             raise ConfigurationError(message)
         folder = unquote(parts.path) if parts.scheme else settings.lake_url
         return cls(Path(folder).expanduser().absolute(), settings.lock_timeout_s)
 
     @property
+    def address(self) -> str:
+        """Where the lake is, for people: the folder or the address of the object store."""
+        return str(self.root) if self.objects is None else self.objects.address
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the files of ``root`` are copies of objects that other machines may replace."""
+        return self.objects is not None
+
+    def catch_up(self) -> None:
+        """Bring the copy of an object store up to date; a folder is so by itself.
+
+        Raises:
+            StoreUnreachableError: The store did not answer.
+        """
+        if self.objects is not None:
+            self.objects.catch_up()
+
+    def file_sizes(self) -> list[int]:
+        """Sizes in bytes of all day files, none of which is read or copied."""
+        if self.objects is None:
+            found = (self.root / TABLE).glob(f"local_day=*/{DAY_FILE}")
+            return [path.stat().st_size for path in found]
+        return [size for name, size in self.objects.sizes().items() if name.endswith(DAY_FILE)]
+
+    @property
     def glob(self) -> str:
-        """Every day file, for readers such as DuckDB: ``read_parquet(glob, hive_partitioning=true)``."""
+        """Every day file here, for readers such as DuckDB: ``read_parquet(glob, hive_partitioning=true)``."""
         return str(self.root / TABLE / "local_day=*" / DAY_FILE)
+
+    @property
+    def published_glob(self) -> str:
+        """Every day file for everybody: in a lake that is an object store, the objects."""
+        return f"{self.address}/{TABLE}/local_day=*/{DAY_FILE}"
 
     def file_of(self, day: date) -> Path:
         """Where the file of a day lies, present or not."""
         return self.root / TABLE / f"local_day={day.isoformat()}" / DAY_FILE
 
     def digests(self) -> dict[date, DayDigest]:
-        """Every day that has a file, with the state it holds."""
+        """Every day that has a file, with the state it holds.
+
+        Raises:
+            StoreUnreachableError: The object store of the lake did not answer.
+        """
+        self.catch_up()
         found: dict[date, DayDigest] = {}
         for file in sorted((self.root / TABLE).glob(f"local_day=*/{DAY_FILE}")):
             day = date.fromisoformat(file.parent.name.removeprefix("local_day="))
@@ -180,12 +242,17 @@ class EventLake:
         except (FileNotFoundError, pl.exceptions.ComputeError, KeyError):
             return None
 
+    def version_of(self, day: date) -> str:
+        """The object that the file of a day is a copy of; empty for one that lies in a folder alone."""
+        return "" if self.objects is None else self.objects.version_of(self.file_of(day))
+
     def state(self) -> ExtractState | None:
         """How far the lake has followed its database; None when it never has, or when nobody can read what it says."""
         try:
             found = json.loads((self.root / TABLE / STATE_FILE).read_text(encoding="utf-8"))
             pending, days = tuple(found.pop("pending")), tuple(found.pop("days"))
-            return ExtractState(**found, pending=pending, days=days)
+            versions = tuple(found.pop("versions", ()))
+            return ExtractState(**found, pending=pending, days=days, versions=versions)
         except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
@@ -195,7 +262,7 @@ class EventLake:
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = target.with_name(f"{STATE_FILE}.aside")
         aside.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
-        replace_durably(aside, target)
+        self._put_in_place(aside, target)
 
     def read_day(self, day: date) -> pl.DataFrame:
         """Events of one day, `EVENT_SCHEMA`, in the order of their arrival. Whole in memory: for tests and single looks."""
@@ -226,17 +293,23 @@ class EventLake:
             yield connection
 
     @contextmanager
-    def writing(self) -> Generator[None, None, None]:
+    def writing(self, database: Database | None) -> Generator[None, None, None]:
         """Be the only writer while the body runs. Readers need no lock.
+
+        Args:
+            database: What the events come from. Its lock keeps writers of other machines out of an object store.
 
         Raises:
             StoreLockedError: Another process writes and did not end in time.
+            StoreUnreachableError: The object store of the lake did not answer.
         """
         self.root.mkdir(parents=True, exist_ok=True)
         try:
             with FileLock(self.root / ".writer.lock", timeout=self.lock_timeout_s):
                 remove_left_spills(self.root)
-                yield
+                with self._alone_on_all_machines(database):
+                    self.catch_up()
+                    yield
         except Timeout:
             message = (
                 f"Another process has been writing the event lake in {self.root} for "
@@ -285,14 +358,43 @@ class EventLake:
         if on_faults is not None:
             on_faults(faults, faulty)
         on_step("faults noted")
-        replace_durably(aside, target)
+        self._put_in_place(aside, target, on_step)
         on_step("day in place")
         return WrittenDay(count - faulty, faulty)
 
     def remove_day(self, day: date) -> None:
         """Remove the file of a day whose events all moved away. Needs `writing`."""
+        if self.objects is not None:
+            self.objects.remove(self.file_of(day))
+            return
         self.file_of(day).unlink(missing_ok=True)
         sync(self.file_of(day).parent)
+
+    def adopt_day(self, day: date, file: Path) -> None:
+        """Put a copy of a finished file in the place of a day; it stays where it is. For a lake that nobody writes."""
+        target = self.file_of(day)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = target.with_name(f".{DAY_FILE}.aside")
+        shutil.copyfile(file, aside)
+        self._put_in_place(aside, target)
+
+    def _put_in_place(self, aside: Path, target: Path, on_step: OnStep = no_step) -> None:
+        if self.objects is None:
+            replace_durably(aside, target)
+        else:
+            self.objects.publish(aside, target, on_step)
+
+    @contextmanager
+    def _alone_on_all_machines(self, database: Database | None) -> Generator[None, None, None]:
+        if self.objects is None:
+            yield
+            return
+        if database is None:
+            message = "A lake in an object store is written with the lock of its database."
+            raise ValueError(message)
+        name, doing = f"event lake {self.address}", "The event lake is being written by"
+        with advisory_lock(database, name, doing, wait_s=max(self.lock_timeout_s, GRACE_S)):
+            yield
 
 
 def compute_daily_metrics(lake: EventLake, days: Iterable[date], zone: ZoneInfo) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
@@ -128,7 +129,7 @@ def extract_days(
     rows = quarantined = unchanged = 0
     # One snapshot for everything: what arrives meanwhile is the next run's.
     with ExitStack() as stack:
-        stack.enter_context(lake.writing())
+        stack.enter_context(lake.writing(database))
         connection = stack.enter_context(_snapshot(database))
         due = _candidates(connection, lake, zone, recheck=recheck)
         now, horizon = _now(connection), event_horizon(connection, zone)
@@ -164,6 +165,7 @@ def extract_days(
                 rows += done.rows
                 quarantined += done.faulty
                 written.append(day)
+        held = tuple(lake.digests())
         lake.keep_state(
             ExtractState(
                 contract_of(zone),
@@ -171,7 +173,8 @@ def extract_days(
                 now.since,
                 now.seen_at.isoformat(),
                 tuple(day.isoformat() for day in due if day not in wanted),
-                tuple(day.isoformat() for day in lake.digests()),
+                tuple(day.isoformat() for day in held),
+                tuple(lake.version_of(day) for day in held),
             )
         )
         on_step("state kept")
@@ -251,9 +254,12 @@ def _candidates(
         {**_RANGE, "since": state.since, "starts": _starts(calendar, zone)},
     )
     touched: set[date] = {calendar[n - 1] for (n,) in rows if 1 <= n <= len(calendar)}
-    known = {date.fromisoformat(day) for day in state.days}
+    days = [date.fromisoformat(day) for day in state.days]
+    # A lake in a folder has no versions, and one that an earlier release kept has none written down.
+    known = dict(zip(days, [*state.versions, *repeat("", len(days))], strict=False))
     pending = {date.fromisoformat(day) for day in state.pending}
-    return tuple(sorted(touched | pending | known.symmetric_difference(present)))
+    put_since = {day for day in present if lake.version_of(day) != known.get(day, "")}
+    return tuple(sorted(touched | pending | put_since | (known.keys() ^ present)))
 
 
 def _days_with_events(

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -42,11 +42,11 @@ from threadhouse.stores.backup import (
     check_files,
     read_manifest,
 )
-from threadhouse.stores.durable_files import replace_durably, sync, sync_tree
+from threadhouse.stores.durable_files import sync, sync_tree
 from threadhouse.stores.embedded_postgres import READY_FILE, RESTORING, make_passable
 from threadhouse.stores.embedders import FastembedEmbedder, open_embedder
 from threadhouse.stores.embedding_cache import CachedEmbedder
-from threadhouse.stores.lake import TABLE, EventLake
+from threadhouse.stores.lake import CACHE, DAY_FILE, TABLE, EventLake
 from threadhouse.stores.postgres import Database
 from threadhouse.stores.postgres_programs import restore_database
 from threadhouse.stores.repair import repair_projection
@@ -62,7 +62,7 @@ REPLACED: Final = "replaced-"
 _LOCK: Final = ".restore.lock"
 _POSTGRES: Final = "postgres"
 _QDRANT: Final = "qdrant"
-_STAYS: Final = frozenset({"models", "logs", "postgres.lock", _LOCK, RESTORING})
+_STAYS: Final = frozenset({"models", "logs", "postgres.lock", CACHE, _LOCK, RESTORING})
 """Entries of a home that a backup has no say in. A home that holds nothing else is empty."""
 
 
@@ -279,9 +279,8 @@ class _Work:
                 "which moves what is there aside."
             )
             raise BackupError(message)
-        days = self.lake.root / TABLE
-        if self._has_lake_elsewhere and days.exists() and any(days.glob("local_day=*")):
-            message = f"There are events in {self.lake.root} (LAKE_URL); move them away, or name another folder."
+        if self._has_lake_elsewhere and self.lake.file_sizes():
+            message = f"There are events in {self.lake.address} (LAKE_URL); move them away, or name another place."
             raise BackupError(message)
 
     def _require_empty_database(self, database: Database) -> None:
@@ -471,12 +470,8 @@ class _Work:
     def _move_in(self) -> None:
         if self._has_lake_elsewhere and (self.staging / LAKE / TABLE).is_dir():
             for day in sorted((self.staging / LAKE / TABLE).iterdir()):
-                for file in day.iterdir():
-                    into = self.lake.root / TABLE / day.name
-                    into.mkdir(parents=True, exist_ok=True)
-                    aside = into / f".{file.name}.restoring"
-                    shutil.copyfile(file, aside)
-                    replace_durably(aside, into / file.name)
+                local_day = date.fromisoformat(day.name.removeprefix("local_day="))
+                self.lake.adopt_day(local_day, day / DAY_FILE)
             shutil.rmtree(self.staging / LAKE)
         for name in (LAKE, KEYS, _QDRANT, _POSTGRES):
             if (self.staging / name).exists():

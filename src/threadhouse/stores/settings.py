@@ -12,7 +12,14 @@ from typing import Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from threadhouse.retrieval.errors import ConfigurationError
@@ -81,7 +88,10 @@ class Settings(BaseSettings):
     )
     lake_url: str | None = Field(
         default=None,
-        description="Folder or file:// address of the event lake; unset: lake/ below the home.",
+        description="Folder, or file://, s3://, gs:// or az:// address of the event lake; unset: lake/ below the home.",
+    )
+    aws_endpoint_url: str | None = Field(
+        default=None, description="Where an s3:// lake is when it is not Amazon's."
     )
     query_text: QueryTextMode = Field(
         default=QueryTextMode.STORE,
@@ -242,9 +252,9 @@ class Settings(BaseSettings):
             raise ValueError(message)
         return value
 
-    @field_validator("qdrant_url")
+    @field_validator("qdrant_url", "aws_endpoint_url")
     @classmethod
-    def _be_a_web_address(cls, value: str | None) -> str | None:
+    def _be_a_web_address(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None:
             return None
         parts = urlsplit(value)
@@ -256,9 +266,10 @@ class Settings(BaseSettings):
             message = "it is not a web address such as http://localhost:6333"
             raise ValueError(message)
         if parts.username or parts.password:
-            message = (
-                "it carries credentials, which would show in logs (put the key into QDRANT_API_KEY)"
+            instead = {"qdrant_url": "the key into QDRANT_API_KEY"}.get(
+                info.field_name or "", "them into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             )
+            message = f"it carries credentials, which would show in logs (put {instead})"
             raise ValueError(message)
         return value
 
