@@ -412,20 +412,26 @@ _FRESHNESS = (
     " from (select) one"
     " left join visible.semantic_thread t on t.thread_id = %(thread_id)s"
     " left join visible.thread_context_pack_key c on c.thread_id = %(thread_id)s and c.lane = %(lane)s"
+    " and c.space_id = %(space_id)s"
 )
 """What is left of the last check's statement when no unit is looked at; the same with no ids would be planned anew every time."""
 
 
 def _without_last_check(_: Database) -> None:
     def ask_units(
-        self: Delivery, known: KnownPack, thread_id: str, principal: Principal, policy: object
+        self: Delivery,
+        known: KnownPack,
+        thread_id: str,
+        principal: Principal,
+        policy: object,
+        space_id: str,
     ) -> Callable[[], dict[str, Any]]:
         del policy
         connection = self._connection
         cursor = connection.cursor(row_factory=dict_row)
         with pack_delivery.together(connection):
             pack_delivery.begin_reading(connection, principal)
-            given = {"thread_id": thread_id, "lane": principal.audience}
+            given = {"thread_id": thread_id, "lane": principal.audience, "space_id": space_id}
             cursor.execute(trusted(_FRESHNESS), given)
         unseen = {"hidden": [], "hidden_ends": [], "live_count": known.unit_count}
         return lambda: {**(cursor.fetchone() or {}), **unseen}
