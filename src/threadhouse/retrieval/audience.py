@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeAlias
 
 from threadhouse.retrieval.models import (
     AllOf,
@@ -81,12 +83,28 @@ class LanePolicy:
     )
 
 
+_Claims: TypeAlias = tuple[Audience, *tuple[frozenset[str], ...]]
+"""Everything of a principal that a policy looks at."""
+
+_REMEMBERED_CLAIMS = 1_000
+"""Readers with claims of their own whose allow-lists one policy keeps; more start over."""
+
+
 @dataclass(frozen=True, slots=True)
 class AudiencePolicy:
-    """One version of the whole policy. An audience without a lane sees nothing."""
+    """One version of the whole policy. An audience without a lane sees nothing.
+
+    ``worked_out`` is what `allowed_values` found out of it: a question asks a dozen times.
+    """
 
     version: int
     lanes: Mapping[Audience, LanePolicy]
+    worked_out: dict[_Claims, Mapping[str, frozenset[str]]] = field(
+        default_factory=dict["_Claims", Mapping[str, frozenset[str]]],
+        init=False,
+        repr=False,
+        compare=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +139,30 @@ def held_permissions(principal: Principal, lane: LanePolicy) -> frozenset[str]:
     return frozenset(held & lane.permission_grants.keys())
 
 
-def allowed_values(principal: Principal, policy: AudiencePolicy) -> dict[str, frozenset[str]]:
+def allowed_values(principal: Principal, policy: AudiencePolicy) -> Mapping[str, frozenset[str]]:
     """What ``principal`` may see, field by field, after permissions, consents and clearances.
 
     Returns:
         One allow-list for each of FILTERED_FIELDS; all empty when the policy has no lane for the audience.
     """
+    claims: _Claims = (
+        principal.audience,
+        principal.tool_permissions,
+        principal.roles,
+        principal.task_scopes,
+        principal.classifications,
+        principal.high_risk_consents,
+    )
+    allowed = policy.worked_out.get(claims)
+    if allowed is None:
+        if len(policy.worked_out) >= _REMEMBERED_CLAIMS:
+            policy.worked_out.clear()
+        allowed = MappingProxyType(_work_out(principal, policy))
+        policy.worked_out[claims] = allowed
+    return allowed
+
+
+def _work_out(principal: Principal, policy: AudiencePolicy) -> dict[str, frozenset[str]]:
     lane = policy.lanes.get(principal.audience)
     if lane is None:
         return {name: frozenset() for name in FILTERED_FIELDS}

@@ -92,13 +92,16 @@ def possible_reference_keys(text: str) -> list[str]:
             # An address starts with its number, or with a word or two before it.
             if any(id_like[start : start + min(length, 3)]):
                 keys[reference_key(" ".join(tokens[start : start + length]))] = None
-    for word, following in pairwise(tokens):
-        if reference_key(word) in _THREAD_WORDS:
-            keys[reference_key(following)] = None
-            keys[reference_key(f"{word} {following}")] = None
-    for first, second, following in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if reference_key(f"{first} {second}") in _THREAD_WORDS:
-            keys[reference_key(following)] = None
+    # Looked for in the whole first: a key for every word and every two of them would take longer than all of the above.
+    letters = _SEPARATORS.sub("", _ascii(" ".join(tokens)))
+    if any(word in letters for word in _THREAD_WORDS):
+        for word, following in pairwise(tokens):
+            if reference_key(word) in _THREAD_WORDS:
+                keys[reference_key(following)] = None
+                keys[reference_key(f"{word} {following}")] = None
+        for first, second, following in zip(tokens, tokens[1:], tokens[2:], strict=False):
+            if reference_key(f"{first} {second}") in _THREAD_WORDS:
+                keys[reference_key(following)] = None
     keys[reference_key(text)] = None
     keys.pop("", None)
     return list(keys)
