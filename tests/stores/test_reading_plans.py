@@ -22,6 +22,7 @@ STATEMENTS = (
     "live_units",
     "packs_check",
     "packs_check_documents",
+    "packs_check_ends",
     "packs_read",
     "signals_facts",
     "signals_lexical",

@@ -29,6 +29,7 @@ from threadhouse.retrieval.gap_signals import GapSignal
 from threadhouse.retrieval.models import Principal, ThreadId
 from threadhouse.retrieval.packs import PACK_VERSION, ContextPack, build_pack
 from threadhouse.stores import queries
+from threadhouse.stores.array_literals import allow_list_parameters
 from threadhouse.stores.gap_signals import signal_rows
 from threadhouse.stores.knowledge import KnowledgeReader
 from threadhouse.stores.live_owners import Connections
@@ -160,14 +161,16 @@ class Delivery:
             hidden += row["hidden"]
         parts = [unit for unit in pack.units() if unit.unit_kind == LEGACY_UNIT_KIND]
         if parts:
-            row = self._ask_one(
+            row = self._ask(
                 principal,
-                "packs_check_documents",
-                {
-                    "document_ids": [part.logical_unit_id for part in parts],
-                    "revisions": [part.source_revision for part in parts],
-                    **_allowed(principal, policy),
-                },
+                (
+                    "packs_check_documents",
+                    {
+                        "document_ids": [part.logical_unit_id for part in parts],
+                        "revisions": [part.source_revision for part in parts],
+                        **_allowed(principal, policy),
+                    },
+                ),
             )()
             hidden += row["hidden"]
         return hidden
@@ -217,20 +220,19 @@ class Delivery:
         policy: AudiencePolicy,
         space_id: str,
     ) -> Callable[[], DictRow]:
-        return self._ask_one(
-            principal,
-            "packs_check",
-            {
-                "thread_id": thread_id,
-                "space_id": space_id,
-                "lane": principal.audience,
-                "unit_ids": known.unit_ids,
-                "version_ids": known.version_ids,
-                "end_kinds": known.end_kinds,
-                "end_ids": known.end_ids,
-                **_allowed(principal, policy),
-            },
-        )
+        rights = _allowed(principal, policy)
+        units = {
+            "thread_id": thread_id,
+            "space_id": space_id,
+            "lane": principal.audience,
+            "unit_ids": known.unit_ids,
+            "version_ids": known.version_ids,
+            **rights,
+        }
+        ends = {"end_kinds": known.end_kinds, "end_ids": known.end_ids, **rights}
+        asked = [("packs_check_ends", ends)] if known.end_count else []
+        row = self._ask(principal, *asked, ("packs_check", units))
+        return lambda: {"hidden_ends": [], **row()}
 
     def _still_there(self, unit_ids: Sequence[str]) -> list[str]:
         """To a lane, what is gone looks like what is hidden. Only the one is a leak; the other is out of date."""
@@ -243,22 +245,29 @@ class Delivery:
             ).fetchall()
         return [row[0] for row in rows]
 
-    def _ask_one(
-        self, principal: Principal, query: str, params: Mapping[str, Any]
+    def _ask(
+        self, principal: Principal, *statements: tuple[str, Mapping[str, Any]]
     ) -> Callable[[], DictRow]:
-        """Ask for one row as the principal's lane, whatever the transaction did before; call what this returns for the row."""
-        cursor = self._connection.cursor(row_factory=dict_row)
+        """Ask for one row of each statement as the principal's lane, whatever the transaction did before.
+
+        Call what this returns for the rows, as one.
+        """
+        cursors = [self._connection.cursor(row_factory=dict_row) for _ in statements]
         with together(self._connection):
             begin_reading(self._connection, principal)
-            cursor.execute(queries.load(query), params)
+            for cursor, (query, params) in zip(cursors, statements, strict=True):
+                cursor.execute(queries.load(query), params)
 
         def row() -> DictRow:
-            with cursor:
-                found = cursor.fetchone()
-            if found is None:
-                message = f"{query} gave no row although it aggregates."
-                raise LookupError(message)
-            return found
+            whole: DictRow = {}
+            for cursor, (query, _) in zip(cursors, statements, strict=True):
+                with cursor:
+                    found = cursor.fetchone()
+                if found is None:
+                    message = f"{query} gave no row although it aggregates."
+                    raise LookupError(message)
+                whole |= found
+            return whole
 
         return row
 
@@ -331,8 +340,8 @@ class PackDelivery:
             write_security_event(connection, occurrence)
 
 
-def _allowed(principal: Principal, policy: AudiencePolicy) -> dict[str, list[str]]:
-    return {name: sorted(values) for name, values in allowed_values(principal, policy).items()}
+def _allowed(principal: Principal, policy: AudiencePolicy) -> dict[str, str]:
+    return allow_list_parameters(allowed_values(principal, policy))
 
 
 def _compare(

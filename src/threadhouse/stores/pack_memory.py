@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass
-
-from psycopg.adapt import PyFormat, Transformer
 
 from threadhouse.retrieval.fallback import LEGACY_UNIT_KIND
 from threadhouse.retrieval.models import Audience, ThreadId
 from threadhouse.retrieval.packs import ContextPack
+from threadhouse.stores.array_literals import array_literal
 
 MEMORY_CHARS = 24_000_000
 """Text of all packs in memory together. With everything around it a character took 6 bytes in made-up prose and 9 in laws with
@@ -30,7 +28,7 @@ class KnownPack:
     Attributes:
         unit_ids, version_ids: Its units and their versions, in one order, as arrays in Postgres' own notation: written once,
             since a pack of hundreds of units is checked far more often than it changes.
-        end_kinds, end_ids: Likewise, everything that it names besides its units: other ends of links, what was left out,
+        end_count, end_kinds, end_ids: Likewise, all that it names besides its units: other ends of links, what was left out,
             stages with gaps.
     """
 
@@ -38,6 +36,7 @@ class KnownPack:
     unit_count: int
     unit_ids: str
     version_ids: str
+    end_count: int
     end_kinds: str
     end_ids: str
     text_chars: int
@@ -60,24 +59,13 @@ class KnownPack:
         return cls(
             pack,
             len(units),
-            _array(unit.logical_unit_id for unit in units),
-            _array(str(unit.unit_version_id) for unit in units),
-            _array(kind for kind, _ in ends),
-            _array(end_id for _, end_id in ends),
+            array_literal(unit.logical_unit_id for unit in units),
+            array_literal(str(unit.unit_version_id) for unit in units),
+            len(ends),
+            array_literal(kind for kind, _ in ends),
+            array_literal(end_id for _, end_id in ends),
             sum(len(unit.body) for unit in units),
         )
-
-
-def _array(words: Iterable[str]) -> str:
-    r"""An array literal; Postgres casts it to the type of the elements.
-
-    Example:
-        >>> print(_array(["a", 'b"', "c,d"]))
-        {a,"b\"","c,d"}
-    """
-    elements = list(words)
-    literal = Transformer().get_dumper(elements, PyFormat.TEXT).dump(elements)
-    return bytes(literal or b"").decode()
 
 
 class PackMemory:
