@@ -46,6 +46,7 @@ from threadhouse.retrieval.search_hits import (
 __all__ = [
     "LiveOwner",
     "LiveOwners",
+    "PendingSearch",
     "ScoreBreakdown",
     "SearchHit",
     "SearchOutcome",
@@ -83,7 +84,8 @@ def search_collections(
     """The best visible hits of all ``collections`` together, each with its score breakdown.
 
     The collections are fused on one scale, so it makes no difference to a hit's place among the hits of its own collection
-    which store it came from. Labels and versions are read back before anything is scored: what is hidden has no influence.
+    which store it came from. Labels and versions are read back, and scores are those among what is left: what is hidden has no
+    influence.
 
     Args:
         limit: At most so many hits.
@@ -118,24 +120,62 @@ def ask_collections(
     limit: int,
     one_per: Literal["document", "owner"] = "document",
     rerank_enabled: bool = True,
-) -> Callable[[], SearchOutcome]:
+) -> PendingSearch:
     """`search_collections` in two halves: reading back is on its way when this returns; call what it returns for the outcome."""
     asking = _Asking(query, principal, policy, searcher, live, limit)
     asked = asking.ask(collections)
+    return PendingSearch(asking, collections, asked, one_per, rerank_enabled)
 
-    def outcome() -> SearchOutcome:
-        found = asking.found(asked)
-        searched_again = found.moved_on
-        if searched_again:
+
+class PendingSearch:
+    """A search whose candidates are known and are being read back; call it for the outcome."""
+
+    def __init__(
+        self,
+        asking: _Asking,
+        collections: Sequence[Collection],
+        asked: Sequence[_Asked],
+        one_per: Literal["document", "owner"],
+        rerank_enabled: bool,
+    ) -> None:
+        self._asking = asking
+        self._collections = collections
+        self._asked = asked
+        self._one_per: Literal["document", "owner"] = one_per
+        self._rerank_enabled = rerank_enabled
+        self._expected: tuple[SearchHit, ...] | None = None
+
+    def expected(self) -> tuple[SearchHit, ...]:
+        """What the hits are if nothing is taken away, which is so unless something was hidden or replaced since the last publish.
+
+        Not to be shown to anybody: it is there to go on with while Postgres answers, and to be thrown away when it was wrong.
+        """
+        if self._expected is None:
+            every = [
+                (each.collection, candidate)
+                for each in self._asked
+                for candidate in each.candidates
+            ]
+            self._expected = self._ranked(every)
+        return self._expected
+
+    def __call__(self) -> SearchOutcome:
+        """The hits that are live and visible, as if there were no others."""
+        expected = self.expected()
+        found = self._asking.found(self._asked)
+        if found.moved_on:
             # A version was replaced between publishing and reading back; the new one is there by now. Once is enough: a second
             # replacement within the same question leaves a hit out for the length of one question.
-            found = asking.found(asking.ask(collections))
-        ranked = rerank_results(query, _fused(found.candidates, query), enabled=rerank_enabled)
-        return SearchOutcome(
-            tuple(_one_each(ranked, one_per)[: max(limit, 0)]), found.filtered, searched_again
-        )
+            found = self._asking.found(self._asking.ask(self._collections))
+            return SearchOutcome(self._ranked(found.candidates), found.filtered, True)
+        hits = self._ranked(found.candidates) if found.filtered else expected
+        return SearchOutcome(hits, found.filtered, False)
 
-    return outcome
+    def _ranked(self, candidates: Sequence[tuple[Collection, _Candidate]]) -> tuple[SearchHit, ...]:
+        query = self._asking.query
+        fused = _fused(candidates, query)
+        ranked = rerank_results(query, fused, enabled=self._rerank_enabled)
+        return tuple(_one_each(ranked, self._one_per)[: max(self._asking.limit, 0)])
 
 
 @dataclass(slots=True)
@@ -212,13 +252,19 @@ class _Asking:
         sees = sight_of(self.principal, self.policy)
         for each in asked:
             current = each.current()
+            # Equal labels are mostly one object, and looking them up by what they say takes longer than all else here.
+            verdicts: dict[int, bool] = {}
             for candidate in each.candidates:
                 owner = current.get(candidate.owner_id)
                 if owner is not None and owner.version_key != candidate.version_key:
                     found.moved_on = True
-                elif owner is not None and sees(owner.labels):
-                    found.candidates.append((each.collection, candidate))
-                    continue
+                elif owner is not None:
+                    verdict = verdicts.get(id(owner.labels))
+                    if verdict is None:
+                        verdict = verdicts[id(owner.labels)] = sees(owner.labels)
+                    if verdict:
+                        found.candidates.append((each.collection, candidate))
+                        continue
                 found.filtered += 1
         return found
 

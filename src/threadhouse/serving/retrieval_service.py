@@ -3,7 +3,8 @@
 Belongs here: the order of the steps, what is tried when a step has no answer, feedback and citation checks.
 Does not belong here: the rules of any step (retrieval), statements (stores), tokens and transports (the callers), Dagster.
 
-Nothing is remembered between queries but parsed packs, and those are served only after a lookup that says they are current.
+Nothing is remembered between queries but what was parsed: packs, which are served only after a lookup that says they are current,
+and policies, whose rows are read every time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
 from typing import Protocol
 from uuid import UUID, uuid5
 
@@ -84,7 +84,12 @@ from threadhouse.retrieval.resolution import (
     candidate_thread_ids,
     resolve_threads,
 )
-from threadhouse.retrieval.search import SearchHit, SearchOutcome, ask_collections
+from threadhouse.retrieval.search import (
+    PendingSearch,
+    SearchHit,
+    SearchOutcome,
+    ask_collections,
+)
 from threadhouse.serving.query_events import (
     AskedQuery,
     delivery_events,
@@ -99,8 +104,12 @@ from threadhouse.stores.live_owners import PostgresLiveOwners
 from threadhouse.stores.pack_delivery import Delivery, Leak, PackDelivery
 from threadhouse.stores.pack_store import BuiltPack
 from threadhouse.stores.query_records import ContractBreach, KnownQuery, QueryRecords
-from threadhouse.stores.question_rules import QuestionRules, read_question_rules
-from threadhouse.stores.thread_signals import PostgresThreadSignals
+from threadhouse.stores.question_rules import QuestionRules, ask_question_rules
+from threadhouse.stores.thread_signals import (
+    PostgresThreadSignals,
+    QuestionWords,
+    words_of_question,
+)
 from threadhouse.stores.vectors import generation_of
 from threadhouse.stores.vectors_of_generation import CandidatesOfGeneration
 
@@ -267,6 +276,7 @@ class _Question:
     prepared: PreparedQuery
     principal: Principal
     rules: QuestionRules
+    words: QuestionWords
     token_budget: int | None
     timings: Timings
 
@@ -484,7 +494,10 @@ class RetrievalService:
 
     def _begin(self, connection: QuestionConnection, begun: _Asking) -> _Question:
         with begun.timings.of("rules"):
-            rules = read_question_rules(connection, begun.pinned.space_id, begun.principal)
+            asked = ask_question_rules(connection, begun.pinned.space_id, begun.principal)
+            # Postgres reads the policies meanwhile.
+            words = words_of_question(begun.prepared.text)
+            rules = asked()
             if self._retrieval_policy is not None:
                 rules = replace(rules, retrieval=self._retrieval_policy)
         return _Question(
@@ -493,6 +506,7 @@ class RetrievalService:
             begun.prepared,
             begun.principal,
             rules,
+            words,
             begun.token_budget,
             begun.timings,
         )
@@ -710,27 +724,32 @@ class RetrievalService:
 
     def _look(self, question: _Question) -> _Seen:
         """Everything that resolution decides from."""
-        prepared, principal, policy = question.prepared, question.principal, question.policy
-        timings = question.timings
-        # Postgres looks words and owners up while this process searches vectors.
-        with timings.of("words"), self._connections() as connection:
-            words = self._signals.ask_lexical(connection, prepared.text, principal, policy)
-        with timings.of("search"):
-            asked_centroids = self._ask(question, (Collection.THREAD_CENTROIDS,), CENTROID_HITS)
-            asked_search = self._ask(question, CONTENT, UNIT_HITS)
-        with timings.of("words"):
-            lexical = words()
-        with timings.of("search"):
-            centroids, search = asked_centroids(), asked_search()
-        units = tuple(hit for hit in search.hits if hit.collection is Collection.INFORMATION_UNITS)
-        with timings.of("surroundings"):
-            around = self._signals.surroundings(
-                [UnitId(hit.owner_id) for hit in units],
-                candidate_thread_ids(lexical, centroids.hits),
-                principal,
-                policy,
-            )
-        return _Seen(lexical, centroids, search, units, around)
+        principal, policy, timings = question.principal, question.policy, question.timings
+        with self._connections() as connection:
+            # Postgres looks words, owners and surroundings up while this process searches vectors and ranks what it found.
+            with timings.of("words"):
+                words = self._signals.ask_lexical(connection, question.words, principal, policy)
+            with timings.of("search"):
+                # Content first: reading it back takes longest, and goes on during all that follows.
+                asked_search = self._ask(question, CONTENT, UNIT_HITS)
+                asked_centroids = self._ask(question, (Collection.THREAD_CENTROIDS,), CENTROID_HITS)
+                expected, near = asked_search.expected(), asked_centroids.expected()
+            with timings.of("words"):
+                lexical = words()
+            with timings.of("surroundings"):
+                about = _asked_about(expected, lexical, near)
+                around = self._signals.ask_surroundings(connection, *about, principal, policy)
+            with timings.of("search"):
+                search, centroids = asked_search(), asked_centroids()
+            with timings.of("surroundings"):
+                found_about = _asked_about(search.hits, lexical, centroids.hits)
+                if found_about != about:
+                    # Something was taken away: what was asked about it is not even read.
+                    around = self._signals.ask_surroundings(
+                        connection, *found_about, principal, policy
+                    )
+                surroundings = around()
+        return _Seen(lexical, centroids, search, _units_of(search.hits), surroundings)
 
     def _search(
         self, question: _Question, collections: Sequence[Collection], limit: int
@@ -739,7 +758,7 @@ class RetrievalService:
 
     def _ask(
         self, question: _Question, collections: Sequence[Collection], limit: int
-    ) -> Callable[[], SearchOutcome]:
+    ) -> PendingSearch:
         return ask_collections(
             question.prepared,
             question.principal,
@@ -759,17 +778,20 @@ class RetrievalService:
         principal, policy = question.principal, question.policy
         if not _sees_what_the_lane_sees(principal, policy):
             return None, ()
+        events: list[RetrievalEvent] = []
+
+        def shape(pack: ContextPack) -> ContextPack:
+            shaped = _shaped(question, found, pack)
+            events[:] = _events_of(question, found, shaped, PackSource.STORED)
+            return shaped
+
         with question.timings.of("pack"), self._delivery.begin() as out:
             pack, stale = out.stored_pack(
-                thread_id,
-                principal,
-                policy,
-                question.pinned.space_id,
-                partial(_shaped, question, found),
+                thread_id, principal, policy, question.pinned.space_id, shape
             )
             if pack is None:
                 return None, stale
-            return self._leave(out, question, found, pack, PackSource.STORED), ()
+            return self._leave(out, question, found, pack, PackSource.STORED, events=events), ()
 
     def _answer_from(
         self,
@@ -821,21 +843,22 @@ class RetrievalService:
         pack: ContextPack,
         source: PackSource,
         stale: tuple[str, ...] = (),
+        *,
+        events: Sequence[RetrievalEvent] = (),
     ) -> Answer:
-        """Write down that a shaped pack leaves. It has left when the transaction commits."""
+        """Write down that a shaped pack leaves. It has left when the transaction commits.
+
+        Args:
+            events: Of this very delivery, when they were made before.
+        """
         asked, resolution = question.asked, found.resolution
-        before: DeliveredBefore | None = None
         signal = pack.fallback_signal
-        if signal is not None and signal.kind is FallbackKind.EXPLICIT_RAW and asked.session_id:
-            last = out.last_delivered(asked.session_id, asked.lane)
-            before = None if last is None else DeliveredBefore(*last)
-        details: dict[str, Json] = {
-            "pack_source": source,
-            "stale": list(stale),
-            "language": question.prepared.language,
-            "filtered": found.filtered,
-        }
-        events = delivery_events(asked, pack, question.timings.total_ms, details, before)
+        if not events:
+            before: DeliveredBefore | None = None
+            if signal is not None and signal.kind is FallbackKind.EXPLICIT_RAW and asked.session_id:
+                last = out.last_delivered(asked.session_id, asked.lane)
+                before = None if last is None else DeliveredBefore(*last)
+            events = _events_of(question, found, pack, source, stale, before)
         weak: Mapping[ThreadId, HealthStatus] = {}
         if (
             signal is not None
@@ -857,6 +880,35 @@ class RetrievalService:
             stale=stale,
             timings=question.timings,
         )
+
+
+def _units_of(hits: Sequence[SearchHit]) -> tuple[SearchHit, ...]:
+    return tuple(hit for hit in hits if hit.collection is Collection.INFORMATION_UNITS)
+
+
+def _asked_about(
+    hits: Sequence[SearchHit], lexical: LexicalSignals, centroid_hits: Sequence[SearchHit]
+) -> tuple[list[UnitId], list[ThreadId]]:
+    """Units and threads that the surroundings are asked of, each in order of id."""
+    units = sorted({UnitId(hit.owner_id) for hit in _units_of(hits)})
+    return units, candidate_thread_ids(lexical, centroid_hits)
+
+
+def _events_of(
+    question: _Question,
+    found: _Found,
+    pack: ContextPack,
+    source: PackSource,
+    stale: tuple[str, ...] = (),
+    before: DeliveredBefore | None = None,
+) -> list[RetrievalEvent]:
+    details: dict[str, Json] = {
+        "pack_source": source,
+        "stale": list(stale),
+        "language": question.prepared.language,
+        "filtered": found.filtered,
+    }
+    return delivery_events(question.asked, pack, question.timings.total_ms, details, before)
 
 
 def _shaped(question: _Question, found: _Found, pack: ContextPack) -> ContextPack:

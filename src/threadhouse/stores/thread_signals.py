@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Lock
@@ -36,6 +37,7 @@ from threadhouse.retrieval.references import possible_phrase_keys, possible_refe
 from threadhouse.retrieval.resolution import LexicalSignals, ThreadSurroundings
 from threadhouse.retrieval.text import fold
 from threadhouse.stores import queries
+from threadhouse.stores.array_literals import allow_list_parameters, array_literal
 
 Connections: TypeAlias = Callable[[], AbstractContextManager[Connection[TupleRow]]]
 """Lends a connection and commits when it comes back: ``database.connect``, or ``connection`` of a pool."""
@@ -135,6 +137,28 @@ class _RememberedFacts:
     facts: ThreadFacts
 
 
+@dataclass(frozen=True, slots=True)
+class QuestionWords:
+    """The words of a question as they are looked up: array literals of keys, and tsqueries."""
+
+    text: str
+    references: str
+    phrases: str
+    marked_terms: str
+    folded_terms: str
+
+
+def words_of_question(text: str) -> QuestionWords:
+    """Everything about a question that can be prepared before it is known who may see what."""
+    return QuestionWords(
+        text=text,
+        references=array_literal(possible_reference_keys(text)),
+        phrases=array_literal(possible_phrase_keys(text)),
+        marked_terms=_any_of(text, TermForm.ACCENTED),
+        folded_terms=_any_of(text, TermForm.FOLDED),
+    )
+
+
 class PostgresThreadSignals:
     """What Postgres knows about threads, as far as one reader may know it; may be shared by threads of a process.
 
@@ -149,12 +173,12 @@ class PostgresThreadSignals:
     def lexical(self, text: str, principal: Principal, policy: AudiencePolicy) -> LexicalSignals:
         """Explicit references, labels and aliases, full text, authority hints, of threads that ``principal`` sees."""
         with self._connections() as connection:
-            return self.ask_lexical(connection, text, principal, policy)()
+            return self.ask_lexical(connection, words_of_question(text), principal, policy)()
 
     def ask_lexical(
         self,
         connection: Connection[TupleRow],
-        text: str,
+        words: QuestionWords,
         principal: Principal,
         policy: AudiencePolicy,
     ) -> Callable[[], LexicalSignals]:
@@ -163,10 +187,10 @@ class PostgresThreadSignals:
         In a pipeline Postgres looks the words up while this process searches vectors.
         """
         params = _rights_params(principal, policy) | {
-            "references": possible_reference_keys(text),
-            "phrases": possible_phrase_keys(text),
-            "marked_terms": _any_of(text, TermForm.ACCENTED),
-            "folded_terms": _any_of(text, TermForm.FOLDED),
+            "references": words.references,
+            "phrases": words.phrases,
+            "marked_terms": words.marked_terms,
+            "folded_terms": words.folded_terms,
             "word_limit": THREADS_BY_WORDS,
         }
         cursor = connection.cursor(row_factory=dict_row)
@@ -174,7 +198,8 @@ class PostgresThreadSignals:
 
         def answer() -> LexicalSignals:
             with cursor:
-                return lexical_signals(text, [_found_thread(row) for row in cursor.fetchall()])
+                found = [_found_thread(row) for row in cursor.fetchall()]
+            return lexical_signals(words.text, found)
 
         return answer
 
@@ -190,27 +215,42 @@ class PostgresThreadSignals:
         Asked last, so that a right taken away a moment ago already counts: what has no facts here is no candidate.
         One round trip, and a second one when a thread has changed since its facts were last read.
         """
+        with self._connections() as connection:
+            return self.ask_surroundings(connection, unit_ids, thread_ids, principal, policy)()
+
+    def ask_surroundings(
+        self,
+        connection: Connection[TupleRow],
+        unit_ids: Sequence[UnitId],
+        thread_ids: Sequence[ThreadId],
+        principal: Principal,
+        policy: AudiencePolicy,
+    ) -> Callable[[], ThreadSurroundings]:
+        """`surroundings` in two halves: the question is on its way when this returns; call what it returns for the answer."""
         rights = _rights(principal, policy)
         params = _rights_params(principal, policy)
-        asked = {
-            "unit_ids": sorted(set(unit_ids)),
-            "thread_ids": sorted(set(thread_ids)),
-        }
-        with self._connections() as connection:
-            seen = _all(connection, "signals_surroundings", params | asked)
+        cursor = connection.cursor(row_factory=dict_row)
+        cursor.execute(
+            queries.load("signals_surroundings"),
+            params
+            | {
+                "unit_ids": array_literal(sorted(set(unit_ids))),
+                "thread_ids": array_literal(sorted(set(thread_ids))),
+            },
+        )
+
+        def answer() -> ThreadSurroundings:
+            with cursor:
+                seen = cursor.fetchall()
             revisions = {ThreadId(row["thread_id"]): int(row["input_revision"]) for row in seen}
             facts = self._remembered(revisions, rights)
             absent = sorted(revisions.keys() - facts.keys())
             if absent:
                 rows = _all(connection, "signals_facts", params | {"thread_ids": absent})
                 facts |= self._remember(rows, rights)
-        memberships: dict[UnitId, dict[ThreadId, float]] = {}
-        for row in seen:
-            thread_id = ThreadId(row["thread_id"])
-            if thread_id in facts:
-                for unit_id, weight in zip(row["unit_ids"], row["weights"], strict=True):
-                    memberships.setdefault(UnitId(unit_id), {})[thread_id] = float(weight)
-        return ThreadSurroundings(memberships, facts)
+            return ThreadSurroundings(_memberships(seen, facts.keys()), facts)
+
+        return answer
 
     def _remembered(
         self, revisions: Mapping[ThreadId, int], rights: _Rights
@@ -237,6 +277,18 @@ class PostgresThreadSignals:
         return {thread_id: facts for thread_id, (_, facts) in read.items()}
 
 
+def _memberships(
+    rows: Sequence[DictRow], known: AbstractSet[ThreadId]
+) -> dict[UnitId, dict[ThreadId, float]]:
+    memberships: dict[UnitId, dict[ThreadId, float]] = {}
+    for row in rows:
+        thread_id = ThreadId(row["thread_id"])
+        if thread_id in known:
+            for unit_id, weight in zip(row["unit_ids"], row["weights"], strict=True):
+                memberships.setdefault(UnitId(unit_id), {})[thread_id] = float(weight)
+    return memberships
+
+
 def _all(connection: Connection[TupleRow], name: str, params: Mapping[str, Any]) -> list[DictRow]:
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(queries.load(name), params).fetchall()
@@ -252,7 +304,8 @@ def _rights(principal: Principal, policy: AudiencePolicy) -> _Rights:
 
 
 def _rights_params(principal: Principal, policy: AudiencePolicy) -> dict[str, Any]:
-    return {name: list(values) for name, values in _rights(principal, policy)}
+    lane = {"lane": array_literal((principal.audience,))}
+    return lane | allow_list_parameters(allowed_values(principal, policy))
 
 
 def _any_of(text: str, form: TermForm) -> str:

@@ -9,12 +9,15 @@ with rights as materialized
   ( select * from visible.thread_membership v where v.logical_unit_id = wanted.logical_unit_id offset 0 ) m
   where cong.sees(m.visibility, m.readiness, m.publication_state, m.risk_class, m.authority, m.lifecycle_stage
       , m.data_classification, (select allowed from rights)) )
+, found as materialized
+( select m.thread_id, array_agg(m.logical_unit_id order by m.logical_unit_id) as unit_ids, array_agg(m.weight order by m.logical_unit_id) as weights
+  from membership m
+  group by m.thread_id )
 , asked as
-( select thread_id from membership union select unnest(%(thread_ids)s::text[]) )
-select t.thread_id, t.input_revision
-     , coalesce((select array_agg(m.logical_unit_id order by m.logical_unit_id) from membership m where m.thread_id = t.thread_id), '{}') as unit_ids
-     , coalesce((select array_agg(m.weight order by m.logical_unit_id) from membership m where m.thread_id = t.thread_id), '{}') as weights
+( select thread_id from found union select unnest(%(thread_ids)s::text[]) )
+select t.thread_id, t.input_revision, coalesce(found.unit_ids, '{}') as unit_ids, coalesce(found.weights, '{}') as weights
 from asked
+left join found using (thread_id)
 cross join lateral
 ( select t.* from visible.semantic_thread t where t.thread_id = asked.thread_id offset 0 ) as t
 cross join lateral
