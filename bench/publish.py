@@ -37,7 +37,7 @@ from bench.synthetic_hub import (
 from threadhouse.retrieval.bm25 import TermForm, query_vector
 from threadhouse.retrieval.models import AllOf, VectorPoint
 from threadhouse.stores.vectors import BM25_VECTORS, KEYWORD_FIELDS
-from threadhouse.stores.vectors_edge import EXACT_BELOW_KB, EdgeReader, EdgeWriter
+from threadhouse.stores.vectors_edge import WHOLE_VECTORS_BELOW_KB, EdgeReader, EdgeWriter
 
 ALIAS = "benchmark"
 BARE_BATCH_POINTS = 500
@@ -122,7 +122,7 @@ def _write_bare(points: Sequence[VectorPoint], folder: Path) -> float:
                 name: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)
                 for name in BM25_VECTORS
             },
-            optimizers=edge.EdgeOptimizersConfig(indexing_threshold=EXACT_BELOW_KB),
+            optimizers=edge.EdgeOptimizersConfig(indexing_threshold=WHOLE_VECTORS_BELOW_KB),
             wal_enabled=True,
         ),
     )

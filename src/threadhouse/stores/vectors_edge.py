@@ -73,12 +73,20 @@ from threadhouse.stores.vectors import (
 
 Self = TypeVar("Self", bound="EdgeWriter | EdgeReader")
 
-EXACT_BELOW_KB = 200_000
-"""Below this size of vectors in KB (130,000 of 384 dimensions) no HNSW graph is built and dense search is exact.
+WHOLE_VECTORS_BELOW_KB = 60_000
+"""Below this size of a segment's vectors in KB (40,000 of 384 dimensions) a scan reads them whole; above it, a byte a dimension.
 
-A scan of 20,000 takes 4 ms; building the graph for them takes 10 s of every publish and makes answers approximate.
+A scan takes 0.1 ms of processor time for 1,000 vectors, and a quarter of that when it reads bytes. No HNSW graph is built at any
+size: for 20,000 it takes 10 s of every publish and makes answers approximate.
 """
 
+_TAKEN_AGAIN = 2.0
+"""How many times as many of the nearest by bytes are scored by their vectors as are asked for. With 1.5 the 60 nearest of 60,000
+random vectors were the true ones in every question, with 1 it was 95 %; random directions lie closer together than texts do."""
+
+_UNUSED = (
+    10_000  # numbers of a graph that is not built because its nodes have no neighbours (m = 0)
+)
 _ID_BATCH = 5_000  # ids an existence check or a delete sends at once; 80 kB
 _COPY_BLOCK = 4 * 2**20  # bytes read at once while copying
 _OPEN_ATTEMPTS = 20
@@ -332,6 +340,7 @@ def _request(prepared: _Prepared, ratios: _Ratios | None) -> edge.QueryRequest:
     vector, using = prepared.vector, prepared.using
     allowed = _filter(prepared.telling) if prepared.telling else None
     idf: edge.IdfParams | None = None
+    scored: edge.QuantizationSearchParams | None = None
     if isinstance(vector, SparseVector):
         weights = list(vector.values)
         if ratios is None:
@@ -345,12 +354,13 @@ def _request(prepared: _Prepared, ratios: _Ratios | None) -> edge.QueryRequest:
         nearest = edge.Query.Nearest(edge.SparseVector(list(vector.indices), weights), using=using)
     else:
         nearest = edge.Query.Nearest(vector, using=using)
+        scored = edge.QuantizationSearchParams(rescore=True, oversampling=_TAKEN_AGAIN)
     return edge.QueryRequest(
         limit=prepared.limit,
         query=nearest,
         filter=allowed,
         with_payload=False,
-        params=edge.SearchParams(idf=idf),
+        params=edge.SearchParams(idf=idf, quantization=scored),
     )
 
 
@@ -812,14 +822,19 @@ class EdgeWriter(_EdgeSearcher):
             edge.EdgeConfig(
                 vectors={
                     manifest.space.space_id: edge.EdgeVectorParams(
-                        size=manifest.space.dim, distance=edge.Distance.Cosine
+                        size=manifest.space.dim,
+                        distance=edge.Distance.Cosine,
+                        quantization_config=edge.ScalarQuantizationConfig(edge.ScalarType.Int8),
+                        hnsw_config=edge.HnswIndexConfig(
+                            m=0, ef_construct=_UNUSED, full_scan_threshold=_UNUSED
+                        ),
                     )
                 },
                 sparse_vectors={
                     name: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)
                     for name in BM25_VECTORS
                 },
-                optimizers=edge.EdgeOptimizersConfig(indexing_threshold=EXACT_BELOW_KB),
+                optimizers=edge.EdgeOptimizersConfig(indexing_threshold=WHOLE_VECTORS_BELOW_KB),
                 wal_enabled=True,
             ),
         )
