@@ -39,7 +39,7 @@ from threadhouse.retrieval.models import (
     VectorSpace,
 )
 from threadhouse.stores import vectors_edge
-from threadhouse.stores.vectors_edge import EdgeReader, EdgeWriter
+from threadhouse.stores.vectors_edge import EdgeReader, EdgeWriter, hold_published_copies
 
 DIM = 8
 ALIAS = "information_units"
@@ -646,3 +646,273 @@ def test_a_copy_that_lacks_a_file_is_not_shown_to_readers(
         assert versions_of(reader.scroll(ALIAS)) == {"v1"}
         writer.publish(ALIAS)
         assert versions_of(reader.scroll(ALIAS)) == {"v2"}
+
+
+# --- twins: copies that are brought up to date by what changed -----------------------------------
+
+
+@pytest.fixture
+def only_twins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few points there are, a twin is worth catching up."""
+    monkeypatch.setattr(f"{vectors_edge.__name__}.MOST_BEHIND", 100.0)
+
+
+def publish_versions(writer: EdgeWriter, versions: Iterable[int]) -> None:
+    for version in versions:
+        writer.upsert(ALIAS, SPACE.space_id, make_points(0, POINTS, version))
+        writer.publish(ALIAS)
+
+
+def whole_copies(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Where whole copies are made from now on."""
+    made: list[Path] = []
+    copy = vectors_edge._copy_shard  # noqa: SLF001  counted, and done all the same
+
+    def counted(source: Path, target: Path) -> None:
+        made.append(target)
+        copy(source, target)
+
+    monkeypatch.setattr(f"{vectors_edge.__name__}._copy_shard", counted)
+    return made
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """Of every file but the two of settings, which the engine replaces at every open, and versions; see vectors_twins."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+        and path.name not in {"edge_config.json", "segment.json"}
+        and not (path.name.endswith("id_tracker.versions") and "published" in path.parts)
+    }
+
+
+@pytest.mark.usefixtures("only_twins")
+def test_twins_take_turns_and_hold_what_the_live_shard_holds(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(6)
+    with EdgeWriter(home) as writer, EdgeReader(home) as reader:
+        publish_versions(writer, range(1, 5))
+        whole = whole_copies(monkeypatch)
+        for turn in range(12):
+            start = draw.randrange(300)
+            writer.upsert(ALIAS, SPACE.space_id, make_points(start, start + 40, turn % 3))
+            stored = sorted((p.point_id for p in writer.scroll(ALIAS)), key=str)
+            writer.overwrite_payloads(
+                ALIAS, [(i, {"document_id": "changed"}) for i in draw.sample(stored, 10)]
+            )
+            writer.delete(ALIAS, draw.sample(stored, 10))
+            writer.publish(ALIAS)
+            assert everything_in(reader) == everything_in(writer)
+            assert answers_of(reader) == answers_of(writer)
+            assert len(copies(home)) <= 2  # the one that was replaced is the reader's until it asks
+        assert whole == []
+        last = everything_in(writer)
+    with EdgeReader(home) as reader, EdgeWriter(home) as writer:
+        assert everything_in(reader) == everything_in(writer) == last
+
+
+@pytest.mark.usefixtures("only_twins")
+def test_a_copy_that_is_held_stays_as_it_is_however_often_is_published(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup, or a reader that asks nothing, holds on to what a twin showed: others take turns."""
+    with EdgeWriter(home) as writer:
+        publish_versions(writer, range(1, 5))
+        with hold_published_copies(home) as held:
+            folder = held.folders[PHYSICAL]
+            before = digests_of(folder)
+            publish_versions(writer, range(5, 8))
+            whole = whole_copies(monkeypatch)
+            publish_versions(writer, range(8, 11))
+            assert digests_of(folder) == before
+            held.write_to(home / "backup")
+        assert whole == [home / "backup" / PHYSICAL / "shard"]
+        publish_versions(writer, range(11, 14))
+        assert len(copies(home)) == 1
+    restored = home / "restored"
+    vectors_edge.restore_collections(home / "backup", restored)
+    with EdgeReader(restored) as reader:
+        assert versions_of(reader.scroll(ALIAS)) == {"v4"}
+
+
+@pytest.mark.usefixtures("only_twins")
+def test_readers_that_open_what_a_twin_shows_change_none_of_its_data(home: Path) -> None:
+    with EdgeWriter(home) as writer:
+        publish_versions(writer, range(1, 5))
+        for version in range(5, 9):
+            writer.delete(ALIAS, [point_id(n) for n in range(POINTS - version, POINTS)])
+            writer.upsert(ALIAS, SPACE.space_id, make_points(0, POINTS - version, version))
+            writer.publish(ALIAS)
+            before = digests_of(home / "qdrant")
+            with (
+                child(home, READER) as one,
+                child(home, READER) as two,
+                child(home, READER) as three,
+            ):
+                readers = (one, two, three)
+                assert [line_of(r) for r in readers] == [f"open {writer.count(ALIAS)}"] * 3
+                assert {ask(r) for r in readers} == {f"{writer.count(ALIAS)} v{version}"}
+            assert digests_of(home / "qdrant") == before
+
+
+@pytest.mark.usefixtures("only_twins")
+def test_twins_of_big_segments_are_not_changed_by_readers_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A big segment is not written to any more, and what is deleted from it is kept in files of other names."""
+    monkeypatch.setattr(f"{vectors_edge.__name__}.WHOLE_VECTORS_BELOW_KB", 20)
+    with EdgeWriter(tmp_path) as writer:
+        writer.ensure_collection(ALIAS, SPACE)
+        writer.upsert(ALIAS, SPACE.space_id, make_points(0, 1_500))
+        writer.publish(ALIAS)
+        assert list(tmp_path.glob("qdrant/live/*/shard/segments/*/id_tracker.deleted"))
+        for version in range(1, 8):
+            writer.upsert(
+                ALIAS, SPACE.space_id, make_points(version * 9, version * 9 + 12, version)
+            )
+            writer.delete(ALIAS, [point_id(n) for n in range(900 + version, 1_400, 90)])
+            writer.publish(ALIAS)
+            before = digests_of(tmp_path / "qdrant" / "twins")
+            with EdgeReader(tmp_path) as reader:
+                assert everything_in(reader) == everything_in(writer)
+            assert digests_of(tmp_path / "qdrant" / "twins") == before
+        assert before
+
+
+@pytest.mark.usefixtures("only_twins")
+def test_a_writer_that_closes_leaves_what_its_twins_showed(home: Path) -> None:
+    writer = EdgeWriter(home)
+    publish_versions(writer, range(1, 6))
+    writer.upsert(ALIAS, SPACE.space_id, make_points(0, POINTS, 6))
+    published = home / "qdrant" / "published"
+    before = digests_of(published)
+    writer.close()
+    assert digests_of(published) == before
+    assert list((home / "qdrant" / "twins").glob("*/*")) == []
+    with EdgeReader(home) as reader:
+        assert versions_of(reader.scroll(ALIAS)) == {"v5"}
+
+
+@pytest.mark.usefixtures("only_twins")
+def test_a_publish_of_a_twin_that_fails_leaves_readers_the_old_one_and_the_next_one_works(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise OSError("the disk is full")
+
+    with EdgeWriter(home) as writer, EdgeReader(home) as reader:
+        publish_versions(writer, range(1, 5))
+        for version in range(5, 12):
+            writer.upsert(ALIAS, SPACE.space_id, make_points(0, POINTS, version))
+            with monkeypatch.context() as patched:
+                patched.setattr(f"{vectors_edge.__name__}.sync_together", fail)
+                with pytest.raises(OSError, match="disk is full"):
+                    writer.publish(ALIAS)
+            assert versions_of(reader.scroll(ALIAS)) == {f"v{version - 1}"}
+            writer.publish(ALIAS)
+            assert versions_of(reader.scroll(ALIAS)) == {f"v{version}"}
+
+
+@pytest.mark.usefixtures("only_twins")
+def test_a_twin_that_turns_out_different_is_replaced_by_a_whole_copy(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EdgeWriter(home) as writer, EdgeReader(home) as reader:
+        publish_versions(writer, range(1, 5))
+        whole = whole_copies(monkeypatch)
+        forgotten = point_id(POINTS + 1)
+        writer.upsert(ALIAS, SPACE.space_id, make_points(POINTS, POINTS + 3, 4))
+        for twin in writer._twins[PHYSICAL]:  # noqa: SLF001  there is no other way to make one wrong
+            twin.behind.discard(forgotten)
+        writer.publish(ALIAS)
+        assert len(whole) == 1
+        assert everything_in(reader) == everything_in(writer)
+
+
+def test_a_file_system_without_hard_links_gets_whole_copies(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    with EdgeWriter(home) as writer, EdgeReader(home) as reader:
+        publish_versions(writer, range(1, 5))
+        assert versions_of(reader.scroll(ALIAS)) == {"v4"}
+
+
+PUBLISH_TWINS_AND_DIE = """
+from threadhouse.stores import vectors_edge, vectors_twins
+vectors_edge.MOST_BEHIND = 100.0
+version, operation, at, moment = int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
+seen, armed = 0, False
+def step(event):
+    global seen, armed
+    if armed and event in {"open", "os.rename", "os.remove", "os.link", "os.scandir", "operation"}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if event == operation:
+        seen += 1
+        if seen == at:
+            if moment == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            armed = True
+class Operations:
+    # What a twin is told to do: the engine's own files are not opened through Python.
+    def __getattr__(self, name):
+        step("operation")
+        return getattr(edge.UpdateOperation, name)
+with EdgeWriter(home) as writer:
+    publish_versions(writer, range(version - 4, version))
+    writer.delete(ALIAS, [point_id(POINTS - 1)])
+    writer.upsert(ALIAS, SPACE.space_id, make_points(0, POINTS - 1, version))
+    edge = vectors_twins.edge
+    class Patched:
+        UpdateOperation = Operations()
+        def __getattr__(self, name): return getattr(edge, name)
+    vectors_twins.edge = Patched()
+    sys.addaudithook(lambda event, _: step(event))
+    writer.publish(ALIAS)
+    say("not killed", seen)
+"""
+
+# Renames: 1 what showed the twin last, 2 the finished copy, 3 the pointer, 4 the old copy back to its twin. Removals: 1 the old
+# lease, 2 the mark that readers lag behind.
+TWIN_PLACES = [
+    ("operation", 1, "before", "old"),
+    ("operation", 1, "after", "old"),
+    ("operation", 2, "after", "old"),
+    ("os.rename", 1, "before", "old"),
+    ("os.rename", 1, "after", "old"),
+    ("os.remove", 1, "before", "old"),
+    ("os.remove", 1, "after", "old"),
+    ("open", 3, "before", "old"),
+    ("open", 12, "before", "old"),
+    ("open", 15, "before", "old"),
+    ("os.rename", 2, "before", "old"),
+    ("os.rename", 2, "after", "old"),
+    ("os.rename", 3, "before", "old"),
+    ("os.rename", 3, "after", "new"),
+    ("os.remove", 2, "before", "new"),
+    ("os.remove", 2, "after", "new"),
+    ("os.rename", 4, "before", "new"),
+    ("os.rename", 4, "after", "new"),
+]
+
+
+@pytest.mark.parametrize(("operation", "at", "moment", "outcome"), TWIN_PLACES)
+def test_a_kill_at_any_step_of_a_twins_turn_leaves_readers_all_old_or_all_new(
+    home: Path, operation: str, at: int, moment: str, outcome: str
+) -> None:
+    with child(home, PUBLISH_TWINS_AND_DIE, "6", operation, str(at), moment) as dying:
+        said = line_of(dying)
+        assert dying.wait() == -signal.SIGKILL, said
+    with EdgeReader(home) as reader:
+        assert versions_of(reader.scroll(ALIAS)) == {"v6" if outcome == "new" else "v5"}
+        assert reader.count(ALIAS) == (POINTS - 1 if outcome == "new" else POINTS)
+    with EdgeWriter(home) as writer, EdgeReader(home) as reader:
+        writer.publish(ALIAS)
+        assert everything_in(reader) == everything_in(writer)
+        assert versions_of(reader.scroll(ALIAS)) == {"v6"}
+        assert (reader.count(ALIAS), len(copies(home))) == (POINTS - 1, 1)

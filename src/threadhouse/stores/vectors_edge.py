@@ -12,6 +12,7 @@ Layout::
       live/<physical>/              manifest.json, shard/ (WAL on), unpublished (present when readers lag behind)
       published/<physical>/current  the sequence number that readers open, replaced atomically
       published/<physical>/<seq>/   manifest.json, shard/ (WAL off, never written to), lease (shared lock of its readers)
+      twins/<physical>/<n>/         open copies of the writer, whose files published copies may show; gone with the writer
 
 Why copies, what was tried and what the engine does: docs/adr/0002-edge-writer-and-readers.md.
 """
@@ -26,6 +27,7 @@ import shutil
 import sys
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -55,7 +57,7 @@ from threadhouse.retrieval.models import (
     Vectors,
     VectorSpace,
 )
-from threadhouse.stores.durable_files import sync, sync_tree
+from threadhouse.stores.durable_files import sync, sync_together, sync_tree
 from threadhouse.stores.vectors import (
     BM25_VECTORS,
     KEYWORD_FIELDS,
@@ -69,6 +71,16 @@ from threadhouse.stores.vectors import (
     query_row,
     require_space,
     unknown_collection,
+)
+from threadhouse.stores.vectors_twins import (
+    FEW_POINTS,
+    MOST_BEHIND,
+    MOST_TWINS,
+    PUBLISHES_BEFORE_TWINS,
+    Twin,
+    can_link,
+    open_twin,
+    shard_folder_of,
 )
 
 Self = TypeVar("Self", bound="EdgeWriter | EdgeReader")
@@ -134,6 +146,9 @@ class _Layout:
 
     def published(self, physical: str) -> Path:
         return self.root / "published" / physical
+
+    def twins(self, physical: str) -> Path:
+        return self.root / "twins" / physical
 
     def read_aliases(self) -> dict[str, str]:
         try:
@@ -717,6 +732,8 @@ class EdgeWriter(_EdgeSearcher):
         self._marked: set[str] = set()
         self._proven: set[str] = set()
         """Collections of which a copy was opened since their segments last changed places."""
+        self._twins: dict[str, list[Twin]] = {}
+        self._publishes: Counter[str] = Counter()
         self._guard = threading.RLock()
         # Not thread-local: Dagster may close a resource on another thread than the one that opened it.
         self._lock = FileLock(root / "writer.lock", thread_local=False)
@@ -731,6 +748,9 @@ class EdgeWriter(_EdgeSearcher):
         )
         for folder in (root, root / "live", root / "published"):
             _sweep(folder)
+        shutil.rmtree(root / "twins", ignore_errors=True)
+        (root / "twins").mkdir()
+        self._has_links = can_link(root / "twins")
 
     def __enter__(self: Self) -> Self:
         return self
@@ -742,6 +762,8 @@ class EdgeWriter(_EdgeSearcher):
         """Flush and close the shards and let the next writer in. What was not published stays stored."""
         with self._guard:
             try:
+                for physical in list(self._twins):
+                    self._drop_twins(physical)
                 for physical in list(self._shards):
                     self._close_shard(physical)
             finally:
@@ -784,14 +806,19 @@ class EdgeWriter(_EdgeSearcher):
             if offset is None:
                 return
 
-    def _update(self, opened: _Open, operation: edge.UpdateOperation) -> None:
-        """Change the live shard, having noted durably that readers now lag behind."""
+    def _update(
+        self, opened: _Open, operation: edge.UpdateOperation, point_ids: Iterable[UUID]
+    ) -> None:
+        """Change these points of the live shard, having noted durably that readers now lag behind."""
         physical = opened.manifest.physical
         if physical not in self._marked:
             mark = self._layout.live(physical) / _UNPUBLISHED
             _write_durably(mark, "")
             sync(mark.parent)
             self._marked.add(physical)
+        changed = set(point_ids)
+        for twin in self._twins.get(physical, ()):
+            twin.behind |= changed
         opened.shard.update(operation)
 
     def create_collection(self, alias: str, space: VectorSpace, generation: int = 1) -> str:
@@ -902,11 +929,13 @@ class EdgeWriter(_EdgeSearcher):
         with self._opened(self.resolve(collection)) as opened:
             require_space(opened.manifest, space_id)
             for batch in checked_batches(opened.manifest, points):
+                ids = [point.point_id for point in batch]
                 self._update(
                     opened,
                     edge.UpdateOperation.upsert_points([_point(space_id, p) for p in batch]),
+                    ids,
                 )
-                kept = len(_existing(opened.shard, [p.point_id for p in batch]))
+                kept = len(_existing(opened.shard, ids))
                 if kept != len(batch):
                     msg = f"Collection {opened.manifest.physical} kept {kept} of {len(batch)} points; run the audit."
                     raise ProjectionError(msg)
@@ -930,6 +959,7 @@ class EdgeWriter(_EdgeSearcher):
                         self._update(
                             opened,
                             edge.UpdateOperation.overwrite_payload([point_id], payload),
+                            [point_id],
                         )
                         written += 1
         return written
@@ -946,7 +976,7 @@ class EdgeWriter(_EdgeSearcher):
                 existing = _existing(opened.shard, point_ids[start : start + _ID_BATCH])
                 if existing:
                     ids = cast("list[edge.PointId]", sorted(existing))
-                    self._update(opened, edge.UpdateOperation.delete_points(ids))
+                    self._update(opened, edge.UpdateOperation.delete_points(ids), existing)
                 deleted += len(existing)
         return deleted
 
@@ -969,31 +999,40 @@ class EdgeWriter(_EdgeSearcher):
         opened = self._live(physical)
         if opened.shard.optimize():
             self._proven.discard(physical)
+            # They would keep the deleted points that the live shard is rid of.
+            self._drop_twins(physical)
         points = opened.shard.count(edge.CountRequest(exact=True))
-        if physical in self._proven:
-            # Flushed, the files hold everything, and nothing is written to them under this guard. Opening 125,000 points anew
-            # takes 2.3 s of processor time; copying takes half a second.
-            opened.shard.flush()
-        else:
-            # Closed, not only flushed: the segments that optimize() replaced leave the directory on their own time.
-            self._close_shard(physical)
 
         folder = self._layout.published(physical)
         folder.mkdir(exist_ok=True)
-        _sweep(folder)  # before the names are read as numbers
-        seq = 1 + max((int(copy.name) for copy in folder.iterdir() if copy.is_dir()), default=0)
+        # Before the names are read as numbers, and so that what readers have left since the last publish can take its turn.
+        self._remove_unread_copies(physical)
+        present = {int(copy.name) for copy in folder.iterdir() if copy.is_dir()}
+        for twin in self._twins.get(physical, ()):
+            if twin.seq not in present:
+                twin.seq = None  # the publish that was to show it failed
+        seq = 1 + max(present, default=0)
         aside = folder / f"{_PART}{seq}"
-        aside.mkdir()
         live = self._layout.live(physical)
-        _copy_shard(live / _SHARD, aside / _SHARD)
-        _copy_sparse(live / _MANIFEST, aside / _MANIFEST)
-        _write_durably(aside / _LEASE, "")
-        if physical in self._proven:
-            _require_same_sizes(live / _SHARD, aside / _SHARD)
-        # Opened once before any reader does: an open shard leaves journals that the first one to open it applies and removes, and
-        # readers, of whom several may open a copy at once, must find nothing to change in it.
-        _require_points(aside / _SHARD, points)
-        sync_tree(aside)
+        twin = self._caught_up(physical, points) or self._new_twin(physical, points)
+        if twin is not None and twin.last_shown.exists():
+            twin.last_shown.rename(aside)
+            # Another lease: whoever opened the old one and has not locked it yet locks what is gone.
+            (aside / _LEASE).unlink()
+        else:
+            aside.mkdir()
+            _copy_sparse(live / _MANIFEST, aside / _MANIFEST)
+        if twin is None:
+            self._copy_whole(physical, aside / _SHARD)
+            # Opened once before any reader does: an open shard leaves journals that the first one to open it applies and removes,
+            # and readers, of whom several may open a copy at once, must find nothing to change in it.
+            _require_points(aside / _SHARD, points)
+            _write_durably(aside / _LEASE, "")
+            sync_tree(aside)
+        else:
+            twin.seq = seq
+            _write_durably(aside / _LEASE, "")
+            sync_together([str(aside), str(aside / _MANIFEST), *sorted(twin.show(aside / _SHARD))])
         aside.rename(folder / str(seq))
         sync(folder)
         _replace_atomically(folder / _CURRENT, str(seq))
@@ -1001,14 +1040,78 @@ class EdgeWriter(_EdgeSearcher):
         self._marked.discard(physical)
         (live / _UNPUBLISHED).unlink(missing_ok=True)
         self._proven.add(physical)
+        self._publishes[physical] += 1
+
+    def _copy_whole(self, physical: str, target: Path) -> None:
+        """Copy everything that the live shard holds."""
+        live = self._layout.live(physical) / _SHARD
+        if physical in self._proven:
+            # Flushed, the files hold everything, and nothing is written to them under this guard. Opening 125,000 points anew
+            # takes 2.3 s of processor time; copying takes half a second.
+            self._live(physical).shard.flush()
+        else:
+            # Closed, not only flushed: the segments that optimize() replaced leave the directory on their own time.
+            self._close_shard(physical)
+        _copy_shard(live, target)
+        if physical in self._proven:
+            _require_same_sizes(live, target)
+
+    def _caught_up(self, physical: str, points: int) -> Twin | None:
+        """A twin that no reader has, brought up to date; None when there is none that is worth it."""
+        idle = [twin for twin in self._twins.get(physical, ()) if twin.seq is None]
+        if not idle:
+            return None
+        twin = min(idle, key=lambda each: len(each.behind))
+        is_equal = False
+        try:
+            if len(twin.behind) <= max(FEW_POINTS, points * MOST_BEHIND):
+                live = self._live(physical).shard
+                live.flush()  # it keeps its log until then
+                is_equal = twin.catch_up(live)
+        finally:
+            if not is_equal:
+                self._drop_twin(physical, twin)
+        return twin if is_equal else None
+
+    def _new_twin(self, physical: str, points: int) -> Twin | None:
+        """A whole copy that stays open for the next publishes; None when there may not be many more."""
+        twins = self._twins.setdefault(physical, [])
+        comes_again = self._publishes[physical] >= PUBLISHES_BEFORE_TWINS
+        if not (comes_again and self._has_links and len(twins) < MOST_TWINS):
+            return None
+        taken = {twin.folder.name for twin in twins}
+        folder = next(
+            each
+            for number in range(MOST_TWINS)
+            if (each := self._layout.twins(physical) / str(number)).name not in taken
+        )
+        shutil.rmtree(folder, ignore_errors=True)  # one that could not be finished
+        folder.mkdir(parents=True)
+        self._copy_whole(physical, shard_folder_of(folder))
+        twin = open_twin(folder)
+        copied = twin.shard.count(edge.CountRequest(exact=True))
+        if copied != points:
+            twin.close()
+            raise _incomplete(folder, copied, points)
+        twins.append(twin)
+        return twin
+
+    def _drop_twin(self, physical: str, twin: Twin) -> None:
+        self._twins[physical].remove(twin)
+        twin.close()
+
+    def _drop_twins(self, physical: str) -> None:
+        for twin in self._twins.pop(physical, ()):
+            twin.close()
 
     def _remove_unread_copies(self, physical: str) -> None:
         folder = self._layout.published(physical)
         _sweep(folder)  # also what a writer that was killed while removing left behind
         current = str(self._layout.current_seq(physical))
+        shown = {str(twin.seq): twin for twin in self._twins.get(physical, ())}
         for copy in folder.iterdir():
             if copy.is_dir() and copy.name.isdigit() and copy.name != current:
-                _remove_unless_leased(copy)
+                _put_away_unless_leased(copy, shown.get(copy.name))
 
     def write_copy(self, folder: Path) -> int:
         """Create the collection that a copied shard and its manifest are of, write its points and publish them.
@@ -1030,7 +1133,8 @@ class EdgeWriter(_EdgeSearcher):
             with self._opened(physical) as opened:
                 for records in _raw_pages(copy):
                     points = [edge.Point(r.id, r.vector or {}, r.payload) for r in records]
-                    self._update(opened, edge.UpdateOperation.upsert_points(points))
+                    ids = [UUID(str(record.id)) for record in records]
+                    self._update(opened, edge.UpdateOperation.upsert_points(points), ids)
                 copied = copy.count(edge.CountRequest(exact=True))
                 kept = opened.shard.count(edge.CountRequest(exact=True))
         finally:
@@ -1050,6 +1154,7 @@ class EdgeWriter(_EdgeSearcher):
             kept = {alias: target for alias, target in aliases.items() if target != physical}
             if kept != aliases:
                 _replace_atomically(self._layout.aliases, json.dumps(kept, sort_keys=True))
+            self._drop_twins(physical)
             self._close_shard(physical)
             self._marked.discard(physical)
             self._proven.discard(physical)
@@ -1072,7 +1177,10 @@ class EdgeScratch(EdgeWriter):
             self._shards[physical] = known
         return known
 
-    def _update(self, opened: _Open, operation: edge.UpdateOperation) -> None:
+    def _update(
+        self, opened: _Open, operation: edge.UpdateOperation, point_ids: Iterable[UUID]
+    ) -> None:
+        del point_ids
         opened.shard.update(operation)
         if opened.remembered is not None:
             opened.remembered.forget()
@@ -1169,8 +1277,13 @@ def _require_points(shard_folder: Path, points: int) -> None:
     copied = copy.count(edge.CountRequest(exact=True))
     copy.close()
     if copied != points:
-        msg = f"The copy in {shard_folder} holds {copied} points, the live collection {points}; readers keep the old copy."
-        raise ProjectionError(msg)
+        raise _incomplete(shard_folder, copied, points)
+
+
+def _incomplete(folder: Path, copied: int, points: int) -> ProjectionError:
+    return ProjectionError(
+        f"The copy in {folder} holds {copied} points, the live collection {points}; readers keep the old copy."
+    )
 
 
 def _require_same_sizes(live: Path, copied: Path) -> None:
@@ -1186,14 +1299,19 @@ def _require_same_sizes(live: Path, copied: Path) -> None:
             raise ProjectionError(msg)
 
 
-def _remove_unless_leased(copy: Path) -> None:
+def _put_away_unless_leased(copy: Path, twin: Twin | None) -> None:
+    """Remove an old published copy, or give it back to the twin that it shows, which may be written from then on."""
     lease = os.open(copy / _LEASE, os.O_RDONLY)
     try:
         fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return  # a reader is in the middle of it; the kernel frees the lease when that process ends, however it ends
     else:
-        _remove_tree(copy)
+        if twin is None:
+            _remove_tree(copy)
+        else:
+            copy.rename(twin.last_shown)
+            twin.seq = None
     finally:
         os.close(lease)
 
