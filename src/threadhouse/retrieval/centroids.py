@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from uuid import UUID
 
 import numpy as np
@@ -33,6 +34,7 @@ from threadhouse.retrieval.lanes import (
 from threadhouse.retrieval.models import (
     Audience,
     Collection,
+    Flags,
     Json,
     MembershipRole,
     SemanticThread,
@@ -240,6 +242,11 @@ def plan_centroids(
         One answer for each (thread, lane), threads in the given order, lanes in the order of `Audience`.
     """
     sights = {lane: sight_of(lane_principal(lane), policy) for lane in Audience}
+
+    @cache
+    def leaves_open(flags: Flags, lane: Audience) -> bool:
+        return flags_leave_open(flags, lane_principal(lane), policy)
+
     for thread in threads:
         own = memberships.get(thread.thread_id, ())
         labels = {
@@ -247,13 +254,16 @@ def plan_centroids(
             for m in own
             if m.logical_unit_id in units
         }
+        # Most lanes see the same units of most threads.
+        counted: dict[tuple[UnitId, ...], _Counted | NoCentroidReason] = {}
         for lane, sight in sights.items():
             shown = (
-                visible_memberships(own, labels, sight)
-                if flags_leave_open(thread.flags, lane_principal(lane), policy)
-                else []
+                visible_memberships(own, labels, sight) if leaves_open(thread.flags, lane) else []
             )
-            yield _plan_lane(thread, lane, shown, units, vector_digests, space_id)
+            key = tuple(membership.logical_unit_id for membership in shown)
+            if key not in counted:
+                counted[key] = _count(thread, shown, units, vector_digests)
+            yield _plan_lane(thread, lane, counted[key], space_id)
 
 
 def build_centroid(
@@ -340,24 +350,49 @@ def centroid_payload(centroid: ThreadCentroid) -> dict[str, Json]:
     }
 
 
-def _plan_lane(
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What a centroid is made of, whichever lanes see just that; ``digests`` are those of the units' vectors."""
+
+    units: tuple[WeightedUnit, ...]
+    digests: tuple[str, ...]
+    language: str
+    labels: Labels
+
+
+def _count(
     thread: SemanticThread,
-    lane: Audience,
     shown: Sequence[ThreadMembership],
     units: Mapping[UnitId, UnitOutline],
     vector_digests: Mapping[UnitId, str],
-    space_id: str,
-) -> CentroidPlan | NoCentroid:
+) -> _Counted | NoCentroidReason:
     if not shown:
-        return NoCentroid(thread.thread_id, lane, NoCentroidReason.NOTHING_VISIBLE)
-    weighted = [m for m in shown if membership_weight(m) > 0]
+        return NoCentroidReason.NOTHING_VISIBLE
+    weighted = [
+        WeightedUnit(m.logical_unit_id, weight)
+        for m in shown
+        if (weight := membership_weight(m)) > 0
+    ]
     if not weighted:
-        return NoCentroid(thread.thread_id, lane, NoCentroidReason.NO_WEIGHT)
-    counted = [m for m in weighted if m.logical_unit_id in vector_digests]
+        return NoCentroidReason.NO_WEIGHT
+    counted = [unit for unit in weighted if unit.logical_unit_id in vector_digests]
     if not counted:
-        return NoCentroid(thread.thread_id, lane, NoCentroidReason.NO_VECTORS)
-    language = _main_language(counted, units)
-    labels = strictest_labels([units[m.logical_unit_id].labels for m in counted], thread.flags)
+        return NoCentroidReason.NO_VECTORS
+    return _Counted(
+        units=tuple(counted),
+        digests=tuple(vector_digests[unit.logical_unit_id] for unit in counted),
+        language=_main_language(counted, units),
+        labels=strictest_labels(
+            [units[unit.logical_unit_id].labels for unit in counted], thread.flags
+        ),
+    )
+
+
+def _plan_lane(
+    thread: SemanticThread, lane: Audience, counted: _Counted | NoCentroidReason, space_id: str
+) -> CentroidPlan | NoCentroid:
+    if isinstance(counted, NoCentroidReason):
+        return NoCentroid(thread.thread_id, lane, counted)
     input_digest = digest(
         {
             "version": CENTROID_VERSION,
@@ -372,36 +407,29 @@ def _plan_lane(
                 centroid_text(thread),
             ],
             "lane": lane,
-            "language": language,
-            "labels": label_fields(labels),
+            "language": counted.language,
+            "labels": label_fields(counted.labels),
             "units": [
-                [
-                    m.logical_unit_id,
-                    membership_weight(m),
-                    vector_digests[m.logical_unit_id],
-                ]
-                for m in counted
+                [unit.logical_unit_id, unit.weight, vectors]
+                for unit, vectors in zip(counted.units, counted.digests, strict=True)
             ],
         }
     )
     return CentroidPlan(
         thread=thread,
         lane=lane,
-        units=tuple(WeightedUnit(m.logical_unit_id, membership_weight(m)) for m in counted),
-        language=language,
-        labels=labels,
+        units=counted.units,
+        language=counted.language,
+        labels=counted.labels,
         input_digest=input_digest,
     )
 
 
-def _main_language(
-    memberships: Sequence[ThreadMembership], units: Mapping[UnitId, UnitOutline]
-) -> str:
+def _main_language(counted: Sequence[WeightedUnit], units: Mapping[UnitId, UnitOutline]) -> str:
     weight_of: Counter[str] = Counter()
-    for membership in memberships:
+    for unit in counted:
         # Thousandths: whole numbers, so that a tie is a tie whatever the order of adding.
-        weight = round(1000 * membership_weight(membership))
-        weight_of[units[membership.logical_unit_id].language] += weight
+        weight_of[units[unit.logical_unit_id].language] += round(1000 * unit.weight)
     return min(weight_of, key=lambda language: (-weight_of[language], language))
 
 

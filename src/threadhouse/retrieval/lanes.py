@@ -135,6 +135,7 @@ def strictest_labels(members: Sequence[Labels], own: Flags) -> Labels:
 
     A lane's filter has one allow-list a field, so when every member passes it, this combination passes it as well.
     """
+    members = list(dict.fromkeys(members))  # of hundreds, a handful differ
     return Labels(
         Flags(
             visibility=_strictest([m.flags.visibility for m in members], own.visibility),

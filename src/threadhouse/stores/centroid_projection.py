@@ -210,6 +210,7 @@ def refresh_centroids(
             or key not in pointers
             or pointers[key].content_digest != plan.input_digest
         ]
+        planned = len(plans)
         for start in range(0, len(changed), CENTROID_BATCH):
             batch = changed[start : start + CENTROID_BATCH]
             chunk_vectors = _read_chunk_vectors(vectors, unit_physical, unit_pointers, batch)
@@ -222,8 +223,9 @@ def refresh_centroids(
                     reasons[each.reason] += 1
                     del plans[f"{each.thread_id}/{each.lane}"]
         report.unchanged = len(plans) - report.written
-        # Once more: a thread whose vectors have come to cancel out loses the centroid it had.
-        _delete(database, vectors, physical, stored, set(plans), pointers, report)
+        if planned > len(plans):
+            # A thread whose vectors have come to cancel out loses the centroid it had.
+            _delete(database, vectors, physical, stored, set(plans), pointers, report)
         vectors.publish(physical)
         report.by_lane = {
             lane: sum(plan.lane == lane for plan in plans.values()) for lane in Audience

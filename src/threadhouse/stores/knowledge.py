@@ -13,8 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from psycopg import Connection, IsolationLevel
@@ -50,6 +51,8 @@ THREADS_PER_BATCH = 20
 """Threads whose dossiers are read together. A big thread has a thousand units of a few kilobytes each."""
 
 _FLAG_FIELDS = ("visibility", "readiness", "publication_state", "risk_class", "authority")
+_LABEL_FIELDS = (*_FLAG_FIELDS, "lifecycle_stage", "data_classification")
+_label_words = itemgetter(*_LABEL_FIELDS)
 _END_KINDS = frozenset({"unit", "document", "thread"})
 
 _T = TypeVar("_T")
@@ -110,11 +113,7 @@ class KnowledgeReader:
         """Live units without their texts, in order of id; streamed."""
         params = {"unit_ids": None if unit_ids is None else list(unit_ids)}
         for row in self._rows_of("knowledge_unit_outlines", params, unit_ids):
-            row["labels"] = {
-                "flags": {name: row[name] for name in _FLAG_FIELDS},
-                "lifecycle_stage": row["lifecycle_stage"],
-                "data_classification": row["data_classification"],
-            }
+            row["labels"] = _labels_or_words(*_label_words(row))
             yield _read(UnitOutline, "source.information_unit", row, "logical_unit_id")
 
     def documents(
@@ -437,6 +436,15 @@ def _witness(row: DictRow) -> frozenset[Labels]:
         },
     )
     return frozenset() if labels is None else frozenset({labels})
+
+
+@lru_cache(maxsize=4096)
+def _labels_or_words(*words: str | None) -> Labels | dict[str, Any]:
+    """Labels, one object for all units that have the same; the words when they cannot be read, so that it is said why."""
+    fields: dict[str, Any] = dict(zip(_LABEL_FIELDS, words, strict=True))
+    flags = {name: fields.pop(name) for name in _FLAG_FIELDS}
+    labels = {"flags": flags, **fields}
+    return _parse_or_none(Labels, labels) or labels
 
 
 def _parse_or_none(kind: type[_T], value: object) -> _T | None:

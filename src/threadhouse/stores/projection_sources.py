@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -342,7 +343,7 @@ def parse_labels(row: Mapping[str, Any]) -> Labels:
     Raises:
         ValueError: A value is outside its vocabulary (an attached database may hold anything).
     """
-    words = tuple(row[name] for name in _VOCABULARIES)
+    words = _words_of(row)
     _check_words(*words)
     # The same object as for a stored point with these labels, so that comparing the two is one look.
     return labels_from_words(*words)
@@ -358,6 +359,8 @@ _VOCABULARIES: Mapping[str, type[StrEnum]] = {
     "data_classification": DataClassification,
 }
 """In the order in which `labels_from_words` takes them."""
+
+_words_of = itemgetter(*_VOCABULARIES)
 
 
 # A hub has a few dozen combinations of labels, and a hundred thousand rows.
