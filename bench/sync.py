@@ -29,6 +29,7 @@ from bench.temporary_home import temporary_home
 from threadhouse.retrieval.models import Collection
 from threadhouse.retrieval.ports import VectorStore
 from threadhouse.retrieval.projection import ContentScope
+from threadhouse.stores import queries
 from threadhouse.stores.centroid_projection import refresh_centroids
 from threadhouse.stores.embedding_cache import CachedEmbedder
 from threadhouse.stores.migrations import open_database
@@ -179,10 +180,16 @@ def _sync(hub: _Hub, scope: ContentScope) -> dict[str, tuple[float, float]]:
             )
             raise BenchFailedError(message)
 
+    def packs() -> None:
+        # More than the threads of the units: a pack shows what stands beside a unit in its document.
+        with hub.database.connect() as connection:
+            due = connection.execute(queries.load("changes_packs_due")).fetchall()
+        refresh_packs(hub.database, space.space_id, threads=frozenset(row[0] for row in due))
+
     space = hub.embedder.space
     timed("content", content)
     timed("centroids", lambda: refresh_centroids(hub.database, hub.store, space, threads=threads))
-    timed("packs", lambda: refresh_packs(hub.database, space.space_id, threads=threads))
+    timed("packs", packs)
     taken["in total"] = (
         sum(wall for wall, _ in taken.values()),
         sum(used for _, used in taken.values()),
