@@ -11,9 +11,8 @@ import json
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
-from operator import itemgetter
 from typing import Annotated, Any, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -39,8 +38,6 @@ PAYLOAD_SCHEMA = 1
 
 POINT_NAMESPACE = UUID("6d3f0a52-2a3b-5f0e-9a43-7a3f2f4be2b1")
 """Namespace of all point ids. Changing it would orphan every stored point."""
-
-_NAMED = hashlib.sha1(POINT_NAMESPACE.bytes, usedforsecurity=False)
 
 Word = TypeVar("Word", bound=StrEnum)
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -157,11 +154,8 @@ def point_id(collection: Collection, version_key: str, chunk_index: int) -> UUID
     Args:
         version_key: ``unit_version_id``, or ``document_id@revision``, or ``thread_id/lane``.
     """
-    # A NUL cannot occur in any of the parts, so two different triples never join to one name. What `uuid.uuid5` does, without
-    # what it does anew for every one of a hundred thousand points.
-    named = _NAMED.copy()
-    named.update(f"{collection}\0{version_key}\0{chunk_index}".encode())
-    return UUID(bytes=named.digest()[:16], version=5)
+    # A NUL cannot occur in any of the parts, so two different triples never join to one name.
+    return uuid5(POINT_NAMESPACE, f"{collection}\0{version_key}\0{chunk_index}")
 
 
 def document_version_key(document_id: str, revision: int) -> str:
@@ -183,10 +177,6 @@ def digest_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-_NOTHING = digest_text("")
-"""Every owner is tried with an empty chunk before its text is read."""
-
-
 def chunk_payload(
     owner_payload: Mapping[str, Json],
     span: TextSpan,
@@ -206,7 +196,7 @@ def chunk_payload(
             "total_chunks": total_chunks,
             "char_start": span.char_start,
             "char_end": span.char_end,
-            "content_hash": _NOTHING if not span.text else digest_text(span.text),
+            "content_hash": digest_text(span.text),
         },
     }
 
@@ -237,16 +227,9 @@ def label_fields(labels: Labels) -> dict[str, Json]:
 
 def labels_from_metadata(metadata: Mapping[str, Any]) -> Labels:
     """Labels of a stored point; a value outside the vocabulary reads as missing, so it hides."""
-    try:
-        # A reconcile reads a hundred thousand points, and nearly all have what they should.
-        return labels_from_words(*_words_of(metadata))
-    except (KeyError, TypeError):
-        return labels_from_words(
-            *[
-                value if isinstance(value := metadata.get(name), str) else None
-                for name in _LABEL_NAMES
-            ]
-        )
+    return labels_from_words(
+        *[value if isinstance(value := metadata.get(name), str) else None for name in _LABEL_NAMES]
+    )
 
 
 _LABEL_NAMES = (
@@ -258,7 +241,6 @@ _LABEL_NAMES = (
     "lifecycle_stage",
     "data_classification",
 )
-_words_of = itemgetter(*_LABEL_NAMES)
 
 
 # A hub has a few dozen combinations of labels, and a question reads hundreds of rows.
