@@ -29,6 +29,7 @@ nightly: $(VENV)/.runtime ## set up, load the sample hub if the store is empty, 
 ui: $(VENV)/.runtime ## open the Dagster UI on localhost
 	@$(BIN)/threadhouse ui
 
+# Hundreds of processes start in the tests; without compiled modules each of them compiles the sources again.
 test: $(VENV)/.dev ## every test except those marked slow, a file at a time on every core
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadfile
 

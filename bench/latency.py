@@ -204,10 +204,10 @@ def _pack_reads(hub: _Hub, reads: int) -> list[Measure]:
         ),
         Measure(
             "pack read p99",
-            _percentile(taken["read"], 99),
+            percentile(taken["read"], 99),
             "ms",
             "SELECT p99",
-            _percentile(taken["select"], 99),
+            percentile(taken["select"], 99),
         ),
         Measure(
             "first pack read of a process p50",
@@ -252,12 +252,12 @@ def _questions(hub: _Hub, count: int) -> list[Measure]:
             note=how,
             rounds=tuple(rest),
         ),
-        Measure("question without embedding p99", _percentile(rest, 99), "ms", "aim", 40),
+        Measure("question without embedding p99", percentile(rest, 99), "ms", "aim", 40),
         Measure("embedding of a question p50", median(steps["embed"]), "ms"),
-        Measure("embedding of a question p99", _percentile(steps["embed"], 99), "ms"),
+        Measure("embedding of a question p99", percentile(steps["embed"], 99), "ms"),
     ]
     measures += [
-        Measure(f"  step {step} p50", median(taken), "ms", "its p99", _percentile(taken, 99))
+        Measure(f"  step {step} p50", median(taken), "ms", "its p99", percentile(taken, 99))
         for step, taken in steps.items()
         if step != "embed"
     ]
@@ -373,7 +373,8 @@ def _rows(database: Database, statement: str, *parameters: object) -> list[Tuple
         return connection.execute(trusted(statement), parameters or None).fetchall()
 
 
-def _percentile(values: Sequence[float], percent: int) -> float:
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The value that ``percent`` of all are not above, interpolated; the only one is every percentile."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -96,9 +96,9 @@ _TAKEN_AGAIN = 2.0
 """How many times as many of the nearest by bytes are scored by their vectors as are asked for. With 1.5 the 60 nearest of 60,000
 random vectors were the true ones in every question, with 1 it was 95 %; random directions lie closer together than texts do."""
 
-_UNUSED = (
-    10_000  # numbers of a graph that is not built because its nodes have no neighbours (m = 0)
-)
+_UNUSED = 10_000
+"""Numbers of a graph that is not built, since its nodes have no neighbours (m = 0)."""
+
 _ID_BATCH = 5_000  # ids an existence check or a delete sends at once; 80 kB
 _COPY_BLOCK = 4 * 2**20  # bytes read at once while copying
 _OPEN_ATTEMPTS = 20

@@ -25,7 +25,7 @@ PUBLISHES_BEFORE_TWINS = 2
 memory: 160 MB for 12,500 points with long texts."""
 
 MOST_TWINS = 3
-"""Two take turns; a third does when a reader that asks nothing holds on to one of them. """
+"""Two take turns; a third does when a reader that asks nothing holds on to one of them."""
 
 MOST_BEHIND = 0.1
 """Share of the points above which a whole copy costs less than catching up; see FEW_POINTS."""
